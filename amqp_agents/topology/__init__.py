@@ -1,0 +1,1 @@
+"""What should exist on the broker: names, layout, delays, YAML, plan, pictures. Pure."""

@@ -1,0 +1,130 @@
+from dataclasses import replace
+
+import pytest
+
+from amqp_agents.topology.model import Policy
+from amqp_agents.topology.observed import Observed, observed_of
+from amqp_agents.topology.plan import plan
+from tests.unit.topology.seen import (
+    CONFLICT,
+    CREATE,
+    DESIRED,
+    with_arguments,
+    with_policy,
+    with_queue,
+    without,
+)
+
+
+def replaced_queue(actual: Observed) -> Observed:
+    queues = without(actual.queues, "agent.a") | {"agent.a@2": (actual.queues or {})["agent.a"]}
+    return replace(actual, queues=queues)
+
+
+def rebound(actual: Observed, destination: str, *, to_exchange: bool = False) -> Observed:
+    bindings = tuple(
+        replace(each, destination=destination, to_exchange=to_exchange)
+        if each.destination == "agent.a"
+        else each
+        for each in actual.bindings or ()
+    )
+    return replace(actual, bindings=bindings)
+
+
+def test_a_queue_that_was_replaced_is_not_made_again() -> None:
+    actual = rebound(replaced_queue(observed_of(DESIRED, (4, 0))), "agent.a@2")
+    assert plan(DESIRED, actual, (4, 0)) == ()
+
+
+def test_a_binding_a_replaced_queue_lacks_is_made_on_the_new_one() -> None:
+    actual = replaced_queue(observed_of(DESIRED, (4, 0)))
+    changes = plan(DESIRED, actual, (4, 0))
+    assert changes
+    assert {change.subject.destination for change in changes} == {"agent.a@2"}  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize(
+    ("destination", "to_exchange"),
+    [("agent.a", False), ("agent.a@2", False), ("agent.switch.a", True)],
+)
+def test_while_a_queue_is_being_replaced_no_second_way_to_it_is_planned(
+    destination: str, to_exchange: bool
+) -> None:
+    actual = rebound(observed_of(DESIRED, (4, 0)), destination, to_exchange=to_exchange)
+    both = {**(actual.queues or {}), "agent.a@2": (actual.queues or {})["agent.a"]}
+    assert plan(DESIRED, replace(actual, queues=both), (4, 0)) == ()
+
+
+def test_a_replaced_queue_is_compared_under_its_new_name() -> None:
+    actual = rebound(replaced_queue(observed_of(DESIRED, (4, 0))), "agent.a@2")
+    (change,) = plan(DESIRED, with_arguments(actual, "agent.a@2", max_length=1), (4, 0))
+    assert (change.kind, change.name) == (CONFLICT, "agent.a@2")
+    assert change.differences == ("x-max-length: have 1, want none",)
+
+
+@pytest.mark.parametrize("priority", [10, 50])
+def test_a_policy_that_hides_ours_is_a_conflict(priority: int) -> None:
+    others = Policy("ops", r"^agent\.", {"max-length": 9}, priority=priority)
+    changes = plan(DESIRED, with_policy(observed_of(DESIRED, (4, 0)), others), (4, 0))
+    found = {change.name: change for change in changes}
+    assert found["agent.inbox"].kind is CONFLICT
+    assert found["agent.inbox"].differences == (
+        f"hidden by policy 'ops' (priority {priority} against 10) on agent.a, agent.b",
+    )
+
+
+def test_a_policy_that_ours_takes_the_place_of_is_told() -> None:
+    others = Policy("ops", r"^agent\.[ab]$", {"max-length": 9, "delivery-limit": 5}, priority=0)
+    actual = replace(observed_of(DESIRED, (4, 0)), policies=(others,))
+    inbox = next(change for change in plan(DESIRED, actual, (4, 0)) if change.name == "agent.inbox")
+    assert inbox.kind is CREATE
+    assert inbox.differences == ("ends max-length of policy 'ops' on agent.a, agent.b",)
+
+
+def test_a_policy_of_others_that_would_release_delays_early_is_a_conflict() -> None:
+    others = Policy("ttl", r"delay\.v1\.[0-2]$", {"message-ttl": 10}, priority=0)
+    (change,) = plan(DESIRED, with_policy(observed_of(DESIRED, (4, 0)), others), (4, 0))
+    assert (change.kind, change.name, change.subject) == (CONFLICT, "ttl", None)
+    assert change.differences == (
+        "message-ttl: have 10, want none on agent.delay.v1.0, agent.delay.v1.1 and 1 more",
+    )
+
+
+def test_a_policy_of_others_that_would_keep_unroutable_messages_is_a_conflict() -> None:
+    others = Policy("catch", ".*", {"alternate-exchange": "bin"}, apply_to="exchanges")
+    (change,) = plan(DESIRED, with_policy(observed_of(DESIRED, (4, 0)), others), (4, 0))
+    assert change.differences == ("alternate-exchange: have bin, want none on agent.direct",)
+
+
+@pytest.mark.parametrize(
+    "others",
+    [
+        Policy("elsewhere", "^orders", {"max-length": 1}, priority=99),
+        Policy("classic", ".*", {"max-length": 1}, priority=99, apply_to="classic_queues"),
+        Policy("unreadable", r"^\Qagent\E(", {"max-length": 1}, priority=99),
+        Policy("events", ".*", {"dead-letter-exchange": "x"}, priority=0),
+    ],
+)
+def test_policies_of_others_that_do_no_harm_are_left_alone(others: Policy) -> None:
+    assert plan(DESIRED, with_policy(observed_of(DESIRED, (4, 0)), others), (4, 0)) == ()
+
+
+def test_a_policy_that_the_broker_says_it_applies_counts_even_if_unreadable() -> None:
+    others = Policy("odd", r"^\Qagent.a\E(", {"max-length": 1}, priority=99)
+    actual = with_policy(observed_of(DESIRED, (4, 0)), others)
+    (change,) = plan(DESIRED, with_queue(actual, "agent.a", policy="odd"), (4, 0))
+    assert (change.kind, change.name) == (CONFLICT, "agent.inbox")
+
+
+def test_an_operator_policy_that_lowers_ours_is_a_conflict_of_the_queue() -> None:
+    actual = with_queue(
+        observed_of(DESIRED, (4, 0)), "agent.a", effective={"delivery-limit": 5, "max-length": 2}
+    )
+    (change,) = plan(DESIRED, actual, (4, 0))
+    assert (change.kind, change.name) == (CONFLICT, "agent.a")
+    assert change.differences == ("delivery-limit in effect (operator policy): have 5, want 100",)
+
+
+def test_before_4_0_no_policy_without_limit_is_wanted() -> None:
+    names = {change.name for change in plan(DESIRED, Observed(policies=()), (3, 10))}
+    assert names == {"agent.inbox", "agent.journal"}
