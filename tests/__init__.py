@@ -1,0 +1,1 @@
+"""Every test of the project, and the machinery that obtains RabbitMQ nodes for them."""
