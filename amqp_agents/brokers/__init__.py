@@ -1,0 +1,1 @@
+"""The only door to RabbitMQ, and its stand-in in memory."""
