@@ -144,7 +144,6 @@ class Agent:
             role=self.role,
             capabilities=self.capabilities,
             events=events,
-            broadcasts=events,
         )
 
     def addressed_handler(self, intent: str | None) -> BoundHandler[Any, Any, Any, Any] | None:

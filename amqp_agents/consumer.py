@@ -75,7 +75,14 @@ class Consumer:
     def _on_delivery(self, lease: Lease) -> None:
         handling = asyncio.create_task(self._handle(lease), name=f"handling-{self.agent.name}")
         self._handlings.add(handling)
-        handling.add_done_callback(self._handlings.discard)
+        handling.add_done_callback(self._ended)
+
+    def _ended(self, handling: asyncio.Task[None]) -> None:
+        self._handlings.discard(handling)
+        defect = None if handling.cancelled() else handling.exception()
+        if defect is not None:
+            told = {"message": "a delivery could not be settled", "exception": defect}
+            handling.get_loop().call_exception_handler(told)
 
     async def _handle(self, lease: Lease) -> None:
         delivery, defective = lease.delivery, True

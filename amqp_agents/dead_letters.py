@@ -16,16 +16,14 @@ from amqp_agents import parking
 from amqp_agents.brokers.base import Broker, Browser, Lease
 from amqp_agents.errors import (
     BrokerError,
-    InvalidPayloadError,
     TopologyMissingError,
     UnroutableMessageError,
 )
+from amqp_agents.observability.telemetry import written_id
 from amqp_agents.pipeline import Delivery
-from amqp_agents.protocol.unpacking import read_json
 from amqp_agents.publisher import AsyncPublisher
 from amqp_agents.topology import names
 
-MAX_READ_BYTES = 1_048_576
 UNKNOWN = "unknown"
 
 # Source: https://www.rabbitmq.com/docs/dlx, reasons of dead-lettering.
@@ -95,7 +93,7 @@ def message_id_of(delivery: Delivery) -> str:
     'body-8a8de823d5ed3e12'
     """
     headers = delivery.properties.headers
-    found = _text(headers.get("aa-message-id")) or _written_id(delivery)
+    found = _text(headers.get("aa-message-id")) or written_id(delivery)
     found = found or _text(headers.get(parking.ORIG_MESSAGE_ID)) or delivery.properties.message_id
     return found or f"body-{hashlib.sha256(delivery.body).hexdigest()[:16]}"
 
@@ -271,14 +269,6 @@ def _origin(
     if ours is not None:
         return ours
     return here if not isinstance(theirs, str) else theirs
-
-
-def _written_id(delivery: Delivery) -> str | None:
-    try:
-        body = read_json(delivery.body, delivery.properties, max_bytes=MAX_READ_BYTES)
-    except InvalidPayloadError:
-        return None
-    return _text(body.get("message_id")) if isinstance(body, dict) else None
 
 
 def _text(value: object) -> str | None:

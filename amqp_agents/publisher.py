@@ -127,6 +127,7 @@ class AsyncPublisher:
             one = min(max(0.0, end - clock.time()), ATTEMPT_LIMIT_SECONDS)
             try:
                 await door.publish(publishing, timeout_seconds=one)
+                self._telemetry.confirmed(publishing.exchange)
                 return
             except REPEATABLE as error:
                 unknown = error if isinstance(error, OutcomeUnknownError) else unknown

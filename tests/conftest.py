@@ -7,7 +7,7 @@ import pytest
 
 from tests.nodes.choose import obtain_broker
 from tests.nodes.endpoint import Endpoint
-from tests.nodes.obtain import NodeUnavailable
+from tests.nodes.place import NodeUnavailable
 
 _ABSENT = pytest.StashKey[str]()
 

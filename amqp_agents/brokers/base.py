@@ -127,9 +127,7 @@ class Broker(Protocol):
             (a value AMQP cannot carry).
         """
 
-    async def consume(
-        self, queue: str, on_delivery: OnDelivery, *, prefetch: int
-    ) -> Subscription:
+    async def consume(self, queue: str, on_delivery: OnDelivery, *, prefetch: int) -> Subscription:
         """Start a subscription; deliveries are handed over, at most `prefetch` unsettled."""
 
     async def open_replies(

@@ -20,7 +20,6 @@ line is one line whatever they hold.
 import logging
 from enum import Enum
 
-
 _LINE_ENDS = str.maketrans({"\n": "\\n", "\r": "\\r"})  # a forged line would look like ours
 
 

@@ -13,11 +13,12 @@ class Metrics:
 
     def __init__(self, registry: CollectorRegistry | None = None) -> None:
         self.registry = registry if registry is not None else CollectorRegistry()
-        self.deliveries = Counter(
-            "amqp_agents_deliveries",
-            "Deliveries settled, by agent and outcome",
-            ["agent", "outcome"],
-            registry=self.registry,
+        self._declare_work()
+        self._declare_trouble()
+
+    def _declare_work(self) -> None:
+        self.deliveries = self._counter(
+            "amqp_agents_deliveries", "Deliveries settled, by agent and outcome", "agent", "outcome"
         )
         self.handling_seconds = Histogram(
             "amqp_agents_handling_seconds",
@@ -27,49 +28,39 @@ class Metrics:
             registry=self.registry,
         )
         self.handlings = Gauge(
-            "amqp_agents_handlings",
-            "Handlers running now",
-            ["agent"],
-            registry=self.registry,
+            "amqp_agents_handlings", "Handlers running now", ["agent"], registry=self.registry
         )
-        self.publishes = Counter(
-            "amqp_agents_publishes",
-            "Publishes by exchange and answer",
-            ["exchange", "answer"],
-            registry=self.registry,
+        self.publishes = self._counter(
+            "amqp_agents_publishes", "Publishes by exchange and answer", "exchange", "answer"
         )
-        self.dead_letters = Counter(
-            "amqp_agents_dead_letters",
-            "Messages given up, by agent and code",
-            ["agent", "code"],
-            registry=self.registry,
+
+    def _declare_trouble(self) -> None:
+        self.dead_letters = self._counter(
+            "amqp_agents_dead_letters", "Messages given up, by agent and code", "agent", "code"
         )
-        self.unsettled = Counter(
+        self.unsettled = self._counter(
             "amqp_agents_unsettled",
             "Times an outcome could not be carried out: the delivery is kept, or comes again",
-            ["agent"],
-            registry=self.registry,
+            "agent",
         )
-        self.unreadable = Counter(
+        self.unreadable = self._counter(
             "amqp_agents_unreadable",
             "Deliveries with a property that could not be read and was left out",
-            ["agent"],
-            registry=self.registry,
+            "agent",
         )
-        self.late_replies = Counter(
-            "amqp_agents_late_replies",
-            "Replies that came after their request had ended",
-            registry=self.registry,
+        self.late_replies = self._counter(
+            "amqp_agents_late_replies", "Replies that came after their request had ended"
         )
-        self.undelivered_replies = Counter(
+        self.undelivered_replies = self._counter(
             "amqp_agents_undelivered_replies",
             "Replies whose caller had left or could not be reached",
-            ["agent"],
-            registry=self.registry,
+            "agent",
         )
-        self.lost_settlements = Counter(
+        self.lost_settlements = self._counter(
             "amqp_agents_lost_settlements",
             "Acks and rejects lost with their connection; the broker delivers again",
-            ["agent"],
-            registry=self.registry,
+            "agent",
         )
+
+    def _counter(self, name: str, text: str, *labels: str) -> Counter:
+        return Counter(name, text, labels, registry=self.registry)

@@ -3,7 +3,7 @@
 import logging
 
 from amqp_agents.clock import Clock, SystemClock
-from amqp_agents.errors import AgentError, ErrorCode
+from amqp_agents.errors import AgentError, ErrorCode, InvalidPayloadError
 from amqp_agents.observability.events import Event, log_event
 from amqp_agents.observability.journal import Entry, Journal
 from amqp_agents.observability.metrics import Metrics
@@ -11,9 +11,11 @@ from amqp_agents.outcome import Ack, DeadLetter, Outcome, Release, Retry
 from amqp_agents.pipeline import Delivery
 from amqp_agents.protocol import AgentMessage
 from amqp_agents.protocol.error_payload import text_of
+from amqp_agents.protocol.unpacking import read_json
 
 logger = logging.getLogger("amqp_agents")
 
+MAX_READ_BYTES = 1_048_576
 _CODES = frozenset(ErrorCode)
 
 EVENTS: dict[type, Event] = {
@@ -41,9 +43,12 @@ class Telemetry:
         """Return the same telemetry with times taken from `clock`."""
         return Telemetry(metrics=self.metrics, journal=self.journal, clock=clock)
 
-    def published(self, message: AgentMessage, exchange: str, routing_key: str) -> None:
-        """A message was confirmed by the broker."""
+    def confirmed(self, exchange: str) -> None:
+        """A publish of any kind was confirmed by the broker."""
         self.metrics.publishes.labels(exchange, "confirmed").inc()
+
+    def published(self, message: AgentMessage, exchange: str, routing_key: str) -> None:
+        """A message is on its way for the first time; copies of it that wait or rest are not."""
         self._record("sent", message.sender.agent_id, message, f"{exchange} {routing_key}")
 
     def publish_failed(self, message_id: str, exchange: str, error: AgentError) -> None:
@@ -167,4 +172,16 @@ def message_id_of(delivery: Delivery) -> str | None:
     if delivery.message is not None:
         return delivery.message.message_id
     header = delivery.properties.headers.get("aa-message-id")
-    return header if isinstance(header, str) else delivery.properties.message_id
+    if isinstance(header, str):
+        return header
+    return written_id(delivery) or delivery.properties.message_id
+
+
+def written_id(delivery: Delivery) -> str | None:
+    """Return the id that stands in the body of a message which is not readable as a whole."""
+    try:
+        body = read_json(delivery.body, delivery.properties, max_bytes=MAX_READ_BYTES)
+    except InvalidPayloadError:
+        return None
+    found = body.get("message_id") if isinstance(body, dict) else None
+    return found if isinstance(found, str) and found else None

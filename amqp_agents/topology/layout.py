@@ -88,8 +88,9 @@ def inbox_bindings(agent: AgentSpec, queue: str) -> tuple[Binding, ...]:
     """Return every way a message takes to the agent, ending in `queue`."""
     direct = (names.DIRECT, names.DELAY_EXIT, names.SUBSCRIPTIONS)
     keys = [names.inbox(agent.name)]
-    keys += [names.event_key(intent) for intent in agent.events]
-    keys += [names.event_key(intent, broadcast=True) for intent in agent.broadcasts]
+    # Whether a fact is an event or a broadcast is its publisher's choice; who listens hears both.
+    for broadcast in (False, True):
+        keys += [names.event_key(intent, broadcast=broadcast) for intent in agent.events]
     return (
         *(Binding(source, queue, agent.name) for source in direct),
         *(Binding(names.EVENTS, queue, key) for key in dict.fromkeys(keys)),
@@ -102,7 +103,7 @@ def _check(agents: Sequence[AgentSpec]) -> None:
         if names.checked_agent_id(agent.name) in seen:
             raise DuplicateAgentError(agent.name)
         seen.add(agent.name)
-        for intent in (*agent.events, *agent.broadcasts):
+        for intent in agent.events:
             try:
                 names.checked_intent_pattern(intent)
             except ConfigurationError as error:

@@ -108,7 +108,6 @@ def _agent(
         role=_text(reading, pairs, "role"),
         capabilities=_list(reading, pairs, "capabilities"),
         events=_list(reading, pairs, "events", checked_intent_pattern),
-        broadcasts=_list(reading, pairs, "broadcasts", checked_intent_pattern),
         description=_text(reading, pairs, "description"),
     )
     if name is None:

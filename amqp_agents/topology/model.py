@@ -98,8 +98,7 @@ class AgentSpec:
     name: str
     role: str | None = None
     capabilities: tuple[str, ...] = ()
-    events: tuple[str, ...] = ()  # intents of events; `*` and `#` are topic wildcards
-    broadcasts: tuple[str, ...] = ()
+    events: tuple[str, ...] = ()  # intents of events and broadcasts; `*`, `#` are wildcards
     description: str | None = None
 
 

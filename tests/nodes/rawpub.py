@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from urllib.parse import unquote, urlsplit
 
 LIMIT_SECONDS = 10.0
+FRAME_BYTES = 65_536  # fits into the frames of every broker
 
 _METHOD, _HEADER, _BODY, _END = 1, 2, 3, b"\xce"
 _FLAGS = {
@@ -108,8 +109,8 @@ async def publish_raw(
             )
             wire.method(1, 60, 40, b"\0\0" + short(exchange) + short(routing_key) + b"\0")
             wire.frame(_HEADER, 1, struct.pack(">HHQ", 60, 0, len(body)) + property_bytes)
-            if body:
-                wire.frame(_BODY, 1, body)
+            for start in range(0, len(body), FRAME_BYTES):
+                wire.frame(_BODY, 1, body[start : start + FRAME_BYTES])
             await wire.expect(60, 80)
             wire.method(0, 10, 50, struct.pack(">H", 200) + short(b"done") + b"\0\0\0\0")
             await wire.expect(10, 51)

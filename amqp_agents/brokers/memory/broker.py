@@ -199,6 +199,8 @@ class MemoryBroker:
             part.lose(_LOST)
 
     def _reconnect(self) -> None:
+        if self._online.is_set():
+            return
         self._online.set()
         for part in self._open:
             part.restore()

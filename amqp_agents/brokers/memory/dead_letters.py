@@ -5,8 +5,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
+from amqp_agents.brokers.memory.alarm import Alarm
 from amqp_agents.brokers.memory.messages import Message, Reason
-from amqp_agents.brokers.memory.queues import Alarm
 from amqp_agents.clock import Clock
 
 WINDOW = 32  # how many are on their way at once; so many that cannot arrive stall the others

@@ -6,10 +6,11 @@ from collections.abc import Callable
 from itertools import count
 from typing import Protocol, TypeAlias
 
+from amqp_agents.brokers.memory.alarm import Alarm
 from amqp_agents.brokers.memory.messages import Message, Reason
 from amqp_agents.brokers.memory.ready import Ready
 from amqp_agents.brokers.memory.settings import QueueSettings
-from amqp_agents.clock import Clock, Timer
+from amqp_agents.clock import Clock
 from amqp_agents.topology.model import Queue, QueueKind
 
 NEUTRAL_PRIORITY = 4  # what an absent priority counts as on a quorum queue
@@ -31,33 +32,6 @@ class Consumer(Protocol):
 
     def found(self, *, exists: bool) -> None:
         """Learn that the queue was declared or deleted."""
-
-
-class Alarm:
-    """Calls back once, at the earliest time asked for since it last did."""
-
-    def __init__(self, clock: Clock, callback: Callable[[], None]) -> None:
-        self._clock, self._callback = clock, callback
-        self._at: float | None = None
-        self._timer: Timer | None = None
-
-    def ask(self, at: float | None) -> None:
-        """Call back at that time (seconds since the epoch) or before; None asks nothing."""
-        if at is None or (self._at is not None and self._at <= at):
-            return
-        self.cancel()
-        self._at = at
-        self._timer = self._clock.call_later(max(0.0, at - self._clock.time()), self._ring)
-
-    def cancel(self) -> None:
-        """Ask for nothing any more."""
-        self._at = None
-        if self._timer is not None:
-            self._timer.cancel()
-
-    def _ring(self) -> None:
-        self._at = None
-        self._callback()
 
 
 class MemoryQueue:
@@ -100,10 +74,11 @@ class MemoryQueue:
 
     def configure(self, settings: QueueSettings) -> None:
         """Obey other settings from now on; messages keep the expiry they have."""
-        self.settings = settings
-        self.touch()
-        self._trim()
-        self._changed()
+        if settings != self.settings:
+            self.settings = settings
+            self.touch()
+            self._trim()
+            self._changed()
 
     def offer(self, message: Message) -> bool:
         """Store the message, or answer False: the queue is full and rejects."""

@@ -12,6 +12,9 @@ from aiormq.abc import AbstractChannel
 from amqp_agents.brokers.rabbitmq.session import Session
 
 CHANNELS = 4
+_PREDECLARED = frozenset(
+    ("", "amq.direct", "amq.fanout", "amq.headers", "amq.match", "amq.topic", "amq.rabbitmq.trace")
+)
 
 
 class PublishChannel:
@@ -41,24 +44,36 @@ class PublishChannel:
 
 
 class ChannelSet:
-    """A few channels used in turn, opened as they are needed and replaced when they break."""
+    """A few channels used in turn; all are opened at once, and replaced when they break."""
 
     def __init__(self, session: Session) -> None:
         self.session = session
-        self._channels: list[PublishChannel | None] = [None] * CHANNELS
-        self._locks = [asyncio.Lock() for _ in range(CHANNELS)]
-        self._turn = itertools.cycle(range(CHANNELS))
+        self._open: list[PublishChannel] = []
+        self._opening: set[asyncio.Task[None]] = set()
+        self._turn = itertools.count()
         self._exchanges: dict[str, asyncio.Task[bool]] = {}
 
     async def next(self) -> PublishChannel:
         """Return an open channel. Raises: ConnectionLost."""
-        slot = next(self._turn)
-        async with self._locks[slot]:
-            found = self._channels[slot]
-            if found is None or found.channel.is_closed:
-                found = PublishChannel(await self.session.open_channel(confirms=True))
-                self._channels[slot] = found
-        return found
+        while not (usable := self._usable()):
+            ended, _ = await asyncio.wait(self._opening, return_when=asyncio.FIRST_COMPLETED)
+            for opening in ended:
+                opening.result()
+        return usable[next(self._turn) % len(usable)]
+
+    def _usable(self) -> list[PublishChannel]:
+        """Return the open channels, and begin to open those that are missing."""
+        self._open = [each for each in self._open if not each.channel.is_closed]
+        while len(self._open) + len(self._opening) < CHANNELS:
+            opening = asyncio.create_task(self._add_channel())
+            self._opening.add(opening)
+            opening.add_done_callback(self._opening.discard)
+            opening.add_done_callback(lambda ended: ended.cancelled() or ended.exception())
+        return self._open
+
+    async def _add_channel(self) -> None:
+        channel = await self.session.open_channel(confirms=True)
+        self._open.append(PublishChannel(channel))  # the list may be another one by now
 
     async def has_exchange(self, name: str) -> bool:
         """Ask once per connection whether the exchange exists.
@@ -66,7 +81,7 @@ class ChannelSet:
         A publish to a missing exchange closes its channel, and leaves every other message
         under way on it without an answer; so the question is asked on a channel of its own.
         """
-        if name == "" or name.startswith("amq."):
+        if name in _PREDECLARED:
             return True
         question = self._exchanges.get(name)
         if question is None:

@@ -66,7 +66,8 @@ class RabbitMQSubscription:
         self._epoch = 0
         self._up = asyncio.Event()
         self._holdings: list[Holding] = []  # the newest last
-        self._tag = ""
+        self._beginning = asyncio.Lock()  # held while the broker is asked for a consumer
+        self._consumer: tuple[AbstractChannel, str] | None = None
         self._delivering, self._closed = True, False
         self._task = asyncio.create_task(self._restore(), name=f"consume {options.queue}")
 
@@ -117,16 +118,12 @@ class RabbitMQSubscription:
     async def cancel(self) -> None:
         if self._state is SubscriptionState.CANCELLED:
             return
-        channel = self.channel
         self._state = SubscriptionState.CANCELLED
         self._up.set()  # whoever waits for it learns that it was cancelled
-        self._task.cancel()
+        async with self._beginning:  # a consumer nobody knows of would swallow messages
+            self._task.cancel()
         await asyncio.wait({self._task})
-        if channel is not None and not channel.is_closed:
-            # No deadline inside: a cancelled call would close the channel under its deliveries.
-            call = asyncio.ensure_future(channel.basic_cancel(self._tag))
-            call.add_done_callback(lambda ended: ended.cancelled() or ended.exception())
-            await asyncio.wait({call}, timeout=CALL_SECONDS)
+        await self._cancel_consumer()
         self._delivering = False
 
     async def close(self) -> None:
@@ -134,6 +131,15 @@ class RabbitMQSubscription:
         await self.cancel()
         holdings, self._holdings = self._holdings, []
         await asyncio.gather(*(holding.close() for holding in holdings))
+
+    async def _cancel_consumer(self) -> None:
+        if self._consumer is None or self._consumer[0].is_closed:
+            return
+        channel, tag = self._consumer
+        # No deadline inside: a cancelled call would close the channel under its deliveries.
+        call = asyncio.ensure_future(channel.basic_cancel(tag))
+        call.add_done_callback(lambda ended: ended.cancelled() or ended.exception())
+        await asyncio.wait({call}, timeout=CALL_SECONDS)
 
     async def _restore(self) -> None:
         while True:
@@ -148,6 +154,8 @@ class RabbitMQSubscription:
             await asyncio.sleep(pause)
 
     def _fail(self, reason: str) -> None:
+        if self._state is SubscriptionState.CANCELLED:
+            return
         self._up.clear()
         if (self._state, self._failure) != (SubscriptionState.FAILING, reason):
             log.warning("consumer_failing queue=%s reason=%s", self._options.queue, reason)
@@ -163,12 +171,11 @@ class RabbitMQSubscription:
         self._holdings = [each for each in self._holdings if not each.channel.is_closed]
         self._holdings.append(holding)
         try:
-            await answered(self._begin(holding, session.epoch))
+            async with self._beginning:
+                tag = await answered(self._begin(holding, session.epoch))
+                self._consumer = channel, tag
             if not ended.is_set():
-                self._state, self._failure, self._failures = SubscriptionState.UP, None, 0
-                self._epoch = session.epoch
-                self._up.set()
-                log.info("consuming queue=%s epoch=%d", self._options.queue, session.epoch)
+                self._consuming(session.epoch)
             await ended.wait()
         except (library.AMQPChannelError, AgentError):
             holding.retire()
@@ -177,7 +184,15 @@ class RabbitMQSubscription:
         holding.retire()
         raise _why_ended(channel)
 
-    async def _begin(self, holding: Holding, epoch: int) -> None:
+    def _consuming(self, epoch: int) -> None:
+        if self._state is SubscriptionState.CANCELLED:
+            return
+        self._state, self._failure, self._failures = SubscriptionState.UP, None, 0
+        self._epoch = epoch
+        self._up.set()
+        log.info("consuming queue=%s epoch=%d", self._options.queue, epoch)
+
+    async def _begin(self, holding: Holding, epoch: int) -> str:
         channel, options = holding.channel, self._options
         if options.prepare is not None:
             await options.prepare(channel)
@@ -188,14 +203,15 @@ class RabbitMQSubscription:
             await self._deliver(message, holding)
 
         # A new tag each time: 4.3 ends the connection when a cancelled tag is used again.
-        self._tag = f"{self._link.name}.{epoch}.{uuid.uuid4().hex[:12]}"
+        tag = f"{self._link.name}.{epoch}.{uuid.uuid4().hex[:12]}"
         await channel.basic_consume(
             options.queue,
             deliver,
             no_ack=options.no_ack,
-            consumer_tag=self._tag,
+            consumer_tag=tag,
             arguments={"x-priority": epoch} if options.prioritised else None,
         )
+        return tag
 
     async def _deliver(self, message: DeliveredMessage, holding: Holding) -> None:
         tag, queue = message.delivery_tag, self._options.queue

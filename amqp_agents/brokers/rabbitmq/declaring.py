@@ -55,7 +55,7 @@ class Declarer:
             return plan(desired, await observe_by_management(self._management), version)
         try:
             actual = await observe_by_amqp(self._crew, desired)
-            conflicts = await conflicts_by_amqp(self._crew, desired, actual)
+            conflicts = await conflicts_by_amqp(self._crew, desired, topology, actual)
         except library.AMQPChannelError as error:
             raise _refused(error) from error
         return (*plan(desired, actual, version), *conflicts)
@@ -102,15 +102,19 @@ class Declarer:
             )
 
     async def _same_broker(self, management: Management) -> bool:
-        theirs = (await management.overview()).get("cluster_name")
-        if theirs == self._session.cluster_name or not self._session.cluster_name:
+        overview = await management.overview()
+        theirs = overview.get("cluster_name")
+        version = str(overview.get("rabbitmq_version", "")).split("-")[0]
+        if theirs == self._session.cluster_name and version == self._session.version_text:
             return True
         log.warning(
-            "management_unavailable reason=%s belongs to cluster %s, AMQP to %s; "
+            "management_unavailable reason=%s belongs to %s (%s), AMQP to %s (%s); "
             "set AMQP_AGENTS_MANAGEMENT_URL",
             management.url,
             theirs,
+            version,
             self._session.cluster_name,
+            self._session.version_text,
         )
         return False
 

@@ -88,7 +88,7 @@ def short_string(value: bytes) -> Decoded:
     >>> short_string(bytes([2]) + b"a\xff")
     (3, 'a\ufffd')
     """
-    end = value[0] + 1
+    end = (value[0] if value else 0) + 1
     return end, _text(value[1:end])
 
 
@@ -103,7 +103,7 @@ def table(value: bytes, depth: int = 0) -> Decoded:
     end = int.from_bytes(value[:4], "big") + 4
     data: dict[str, Any] = {}
     offset = 4
-    while offset < end and depth < MAX_DEPTH:
+    while offset < min(end, len(value)) and depth < MAX_DEPTH:
         consumed, key = short_string(value[offset:end])
         offset += consumed
         consumed, item = _typed(value[offset:end], depth)
@@ -121,7 +121,7 @@ def array(value: bytes, depth: int = 0) -> Decoded:
     end = int.from_bytes(value[:4], "big") + 4
     data: list[Any] = []
     offset = 4
-    while offset < end and depth < MAX_DEPTH:
+    while offset < min(end, len(value)) and depth < MAX_DEPTH:
         consumed, item = _typed(value[offset:end], depth)
         if not consumed:
             break

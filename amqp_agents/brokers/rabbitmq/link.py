@@ -7,7 +7,7 @@ from collections.abc import Callable, Coroutine
 from typing import Any, TypeVar
 
 from aiormq.abc import AbstractChannel
-from tenacity import AsyncRetrying, RetryCallState, retry_if_exception_type, wait_random_exponential
+from tenacity import AsyncRetrying, RetryCallState, retry_if_exception_type
 from yarl import URL
 
 from amqp_agents.brokers.rabbitmq.address import Address
@@ -20,7 +20,7 @@ T = TypeVar("T")
 
 log = logging.getLogger(__name__)
 
-BACKOFF_SECONDS, BACKOFF_CAP_SECONDS = 0.4, 10.0
+BACKOFF_SECONDS, BACKOFF_CAP_SECONDS = 0.2, 10.0
 STEADY_SECONDS = 5.0  # a connection that lived so long is no part of a series of losses
 
 
@@ -112,7 +112,7 @@ class Link:
 
     async def _connect(self) -> Session:
         attempts = AsyncRetrying(
-            wait=wait_random_exponential(multiplier=BACKOFF_SECONDS * 2, max=BACKOFF_CAP_SECONDS),
+            wait=_pause_seconds,
             retry=retry_if_exception_type(BrokerConnectionError),
             before_sleep=self._note_failure,
         )
@@ -156,3 +156,7 @@ class Link:
             pause,
             error,
         )
+
+
+def _pause_seconds(state: RetryCallState) -> float:
+    return backoff_seconds(state.attempt_number - 1, BACKOFF_SECONDS, BACKOFF_CAP_SECONDS)

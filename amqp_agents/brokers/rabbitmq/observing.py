@@ -38,20 +38,30 @@ async def observe_by_amqp(crew: Crew, topology: Topology) -> Observed:
     )
 
 
-async def conflicts_by_amqp(crew: Crew, topology: Topology, actual: Observed) -> list[Change]:
+async def conflicts_by_amqp(
+    crew: Crew, wanted: Topology, bare: Topology, actual: Observed
+) -> list[Change]:
     """Return what exists with other settings, in the broker's own words.
 
-    Declaring what exists changes nothing: equal settings are accepted, others refused.
+    Declaring what exists changes nothing: equal settings are accepted, others refused. What
+    exists as in `bare` is no conflict: its policies, which AMQP does not show, do the rest.
     """
     subjects: list[Exchange | Queue] = [
-        *(each for each in topology.exchanges if each.name in (actual.exchanges or {})),
-        *(each for each in topology.queues if each.name in (actual.queues or {})),
+        *(each for each in wanted.exchanges if each.name in (actual.exchanges or {})),
+        *(each for each in wanted.queues if each.name in (actual.queues or {})),
     ]
-    answers = await crew.each(subjects, refusal)
+    refused = [each for each in await crew.each(subjects, refusal) if each[1] is not None]
+    exchanges = {each.name: each for each in bare.exchanges}
+    queues = {each.name: each for each in bare.queues}
+    others: list[Exchange | Queue] = [
+        exchanges[each.name] if isinstance(each, Exchange) else queues[each.name]
+        for each, _ in refused
+    ]
+    again = await crew.each(others, refusal)
     return [
-        Change(ChangeKind.CONFLICT, kind_of(subject), subject.name, (text,), subject)
-        for subject, text in answers
-        if text is not None
+        Change(ChangeKind.CONFLICT, kind_of(subject), subject.name, (text or "",), subject)
+        for (subject, text), (_, as_bare) in zip(refused, again, strict=True)
+        if as_bare is not None
     ]
 
 

@@ -1,6 +1,7 @@
 """Publishing with confirms: one attempt, one of four answers, never without an end."""
 
 import asyncio
+import re
 import uuid
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
@@ -29,11 +30,12 @@ from amqp_agents.errors import (
     PublishRejectedError,
     UnroutableMessageError,
 )
-from amqp_agents.protocol.limits import MAX_SHORT_BYTES, check_body, check_properties
+from amqp_agents.protocol.limits import check_body, check_properties, check_short
 
 PAUSE_SECONDS = 0.01
+_EXCHANGE_NAME = re.compile(r"[a-zA-Z0-9_.:@#,/+ -]{0,127}")  # what the library lets pass
 
-ChannelSource = Callable[[], Awaitable[PublishChannel]]
+ChannelSource = Callable[[ChannelSet], Awaitable[PublishChannel]]
 
 
 @dataclass
@@ -64,7 +66,7 @@ class Publisher:
         timeout_seconds: float,
         channel_of: ChannelSource | None = None,
     ) -> None:
-        """Publish once, as `Broker.publish`; over `channel_of()` if it is given."""
+        """Publish once, as `Broker.publish`; over what `channel_of` chooses if it is given."""
         check_publishing(publishing, self._max_body_bytes)
         properties = outgoing_properties(publishing, wire_id=uuid.uuid4().hex, user=self._user)
         attempt = _Attempt(publishing, properties)
@@ -105,7 +107,7 @@ class Publisher:
         channels = self._channels
         if not await channels.has_exchange(attempt.publishing.exchange):
             raise _no_exchange(attempt.publishing)
-        return await (channel_of or channels.next)()
+        return await (channel_of or ChannelSet.next)(channels)
 
     async def _send(self, attempt: _Attempt, channel: PublishChannel) -> None:
         publishing = attempt.publishing
@@ -139,8 +141,12 @@ def check_publishing(publishing: Publishing, max_body_bytes: int) -> None:
     Raises: InvalidPayloadError naming the field and the limit.
     """
     for name in ("exchange", "routing_key"):
-        if len(getattr(publishing, name).encode()) > MAX_SHORT_BYTES:
-            raise InvalidPayloadError(f"{name} has more than {MAX_SHORT_BYTES} bytes")
+        check_short(name, getattr(publishing, name))
+    if _EXCHANGE_NAME.fullmatch(publishing.exchange) is None:
+        raise InvalidPayloadError(
+            f"exchange {publishing.exchange[:64]!r} cannot be published to: its name must be at "
+            "most 127 ASCII letters, digits and -_.:@#,/+ or spaces"
+        )
     check_body(publishing.body, max_body_bytes)
     headers = outgoing_headers(publishing.properties)
     check_properties(replace(publishing.properties, headers=headers))

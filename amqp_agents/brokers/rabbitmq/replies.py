@@ -4,7 +4,7 @@ from aiormq import exceptions as library
 from aiormq.abc import AbstractChannel
 
 from amqp_agents.brokers.base import OnDelivery, Publishing
-from amqp_agents.brokers.rabbitmq.channels import PublishChannel
+from amqp_agents.brokers.rabbitmq.channels import ChannelSet, PublishChannel
 from amqp_agents.brokers.rabbitmq.consuming import ConsumerOptions, RabbitMQSubscription
 from amqp_agents.brokers.rabbitmq.faults import APPLY_REMEDY, ConnectionLost, reply_text
 from amqp_agents.brokers.rabbitmq.leases import Tally
@@ -28,7 +28,7 @@ class RabbitMQReplies:
         self._address, self._publisher = address, publisher
         self._asking: PublishChannel | None = None
         direct = address == names.DIRECT_REPLY_TO
-        self._channel_of: ChannelSource | None = self._asking_channel if direct else None
+        self._channel_of: ChannelSource = self._asking_channel if direct else self._any_channel
 
     @property
     def address(self) -> str:
@@ -42,7 +42,13 @@ class RabbitMQReplies:
     async def close(self) -> None:
         await self.subscription.close()
 
-    async def _asking_channel(self) -> PublishChannel:
+    async def _any_channel(self, channels: ChannelSet) -> PublishChannel:
+        # Asked before the new connection consumes, the answer would go to the old one: the
+        # broker holds a half-open connection for its own until heartbeats are missed.
+        await self.subscription.restored()
+        return await channels.next()
+
+    async def _asking_channel(self, _: ChannelSet) -> PublishChannel:
         await self.subscription.restored()
         channel = self.subscription.channel
         if channel is None or channel.is_closed:

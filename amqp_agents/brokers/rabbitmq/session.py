@@ -74,10 +74,14 @@ class Session:
     @property
     def version(self) -> tuple[int, int, int]:
         """The version of RabbitMQ, as far as it is numbers."""
-        text = str(self._connection.server_properties.get("version", ""))
-        numbers = [int(part) for part in text.split("-")[0].split(".") if part.isdigit()]
+        numbers = [int(part) for part in self.version_text.split(".") if part.isdigit()]
         major, minor, patch = [*numbers, 0, 0, 0][:3]
         return major, minor, patch
+
+    @property
+    def version_text(self) -> str:
+        """The version of RabbitMQ without what a distribution appends."""
+        return str(self._connection.server_properties.get("version", "")).split("-")[0]
 
     @property
     def cluster_name(self) -> str:

@@ -79,7 +79,7 @@ def outgoing_headers(properties: Properties) -> dict[str, Any]:
     return {
         key: value
         for key, value in properties.headers.items()
-        if key not in _NEVER_COPIED and not key.startswith(_NEVER_COPIED_PREFIXES)
+        if key not in _NEVER_COPIED and not str(key).startswith(_NEVER_COPIED_PREFIXES)
     }
 
 

@@ -9,7 +9,7 @@ from amqp_agents.topology.observed import Observed
 from amqp_agents.topology.plan import ChangeKind
 
 CREATE, UPDATE, CONFLICT = ChangeKind.CREATE, ChangeKind.UPDATE, ChangeKind.CONFLICT
-AGENTS = [AgentSpec("a", events=("ticket.closed",)), AgentSpec("b", broadcasts=("#",))]
+AGENTS = [AgentSpec("a", events=("ticket.closed",)), AgentSpec("b", events=("#",))]
 DESIRED = standard_topology(AGENTS, journal=True)
 VERSIONS: list[Version] = [(3, 10), (4, 0), (4, 3)]
 

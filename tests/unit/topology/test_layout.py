@@ -23,12 +23,9 @@ AGENTS = st.builds(
     AgentSpec,
     st.from_regex(names.AGENT_ID, fullmatch=True).filter(lambda n: n not in names.RESERVED_IDS),
     events=st.lists(INTENTS, max_size=3).map(tuple),
-    broadcasts=st.lists(INTENTS, max_size=3).map(tuple),
 )
 FLEETS = st.lists(AGENTS, max_size=4, unique_by=lambda agent: agent.name)
-QUALITY = AgentSpec(
-    "quality_agent", role="quality", events=("ticket.closed",), broadcasts=("policy.#",)
-)
+QUALITY = AgentSpec("quality_agent", role="quality", events=("ticket.closed", "policy.#"))
 
 
 def exchange(topology: Topology, name: str) -> Exchange:
@@ -62,6 +59,8 @@ def test_an_agent_is_reached_by_address_delay_subscription_and_what_it_declares(
     assert keys(topology, "agent.events", inbox) == [
         "agent.quality_agent",
         "event.ticket.closed",
+        "event.policy.#",
+        "broadcast.ticket.closed",
         "broadcast.policy.#",
     ]
     assert keys(topology, "agent.dlx", "agent.quality_agent.dlq") == ["quality_agent"]
@@ -133,7 +132,11 @@ def test_a_journal_exists_only_when_asked_for() -> None:
 
 def test_an_intent_declared_twice_is_bound_once() -> None:
     agent = AgentSpec("a", events=("x", "x"))
-    assert keys(standard_topology([agent]), "agent.events", "agent.a") == ["agent.a", "event.x"]
+    assert keys(standard_topology([agent]), "agent.events", "agent.a") == [
+        "agent.a",
+        "event.x",
+        "broadcast.x",
+    ]
 
 
 def test_two_agents_of_one_name_are_refused() -> None:

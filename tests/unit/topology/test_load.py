@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from amqp_agents.demo.agents import approval, execution, quality, support
 from amqp_agents.errors import ConfigurationError, TopologyConflictError
 from amqp_agents.topology.layout import standard_topology
 from amqp_agents.topology.load import load_topology, merge, parse_topology
@@ -19,8 +20,6 @@ agents:
     role: quality
     capabilities: [review_reply_risk]
     events: [ticket.closed, risk.#]
-    broadcasts:
-      - policy.*
     description: >
       Reviews drafts.
 """
@@ -49,7 +48,6 @@ def test_a_file_becomes_agents_with_the_place_of_each_field(tmp_path: Path) -> N
                 role="quality",
                 capabilities=("review_reply_risk",),
                 events=("ticket.closed", "risk.#"),
-                broadcasts=("policy.*",),
                 description="Reviews drafts.\n",
             ),
         )
@@ -87,7 +85,7 @@ def test_the_shipped_agents_can_be_laid_out() -> None:
         ("agents:\n  - name: b\n    rule: x\n", "a.yaml:3:5: unknown key 'rule'; did you mean"),
         (
             "agents:\n  - name: b\n    qqqq: x\n",
-            "a.yaml:3:5: unknown key 'qqqq'; known are: broadcasts, capabilities, description,",
+            "a.yaml:3:5: unknown key 'qqqq'; known are: capabilities, description,",
         ),
         (
             "agents:\n  - name: b\n    name: c\n",
@@ -278,10 +276,15 @@ def test_each_field_in_which_file_and_code_differ_is_named_with_both_places() ->
         "agent 'quality_agent' role: have 'checker' (code), want 'quality' (agents.yaml:4:11)",
         "agent 'quality_agent' events: have [] (code),"
         " want [risk.#, ticket.closed] (agents.yaml:6:13)",
-        "agent 'quality_agent' broadcasts: have [] (code), want [policy.*] (agents.yaml:8:7)",
     )
 
 
 def test_an_agent_twice_in_the_code_is_left_for_the_layout_to_refuse() -> None:
     twice = [AgentSpec("support_agent"), AgentSpec("support_agent")]
     assert len([a for a in merge(parse_topology(GOOD), twice) if a.name == "support_agent"]) == 2
+
+
+def test_the_shipped_agents_say_what_the_demo_declares_in_code() -> None:
+    declared = load_topology(SHIPPED)
+    code = [agent.spec for agent in (support, quality, execution, approval)]
+    assert {agent.name for agent in merge(declared, code)} == {agent.name for agent in code}

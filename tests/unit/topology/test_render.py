@@ -79,7 +79,7 @@ def test_the_delay_levels_are_one_box_and_dead_letters_are_shown(draw: object) -
 
 def test_ways_between_two_boxes_share_an_arrow_with_all_keys() -> None:
     (line,) = [line for line in mermaid(DESIRED).splitlines() if "event.ticket.closed" in line]
-    assert '|"agent.a<br>event.ticket.closed<br>event.#35;"|' in line
+    assert '|"agent.a<br>event.ticket.closed<br>event.#35;<br>broadcast.' in line
 
 
 def test_an_alternate_outside_of_the_topology_draws_no_arrow() -> None:

@@ -1,0 +1,1 @@
+"""Whom to trust with work now: breakers. Pure: time and chance are handed in, nothing waits."""
