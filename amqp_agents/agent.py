@@ -18,6 +18,7 @@ Ret = TypeVar("Ret", covariant=True)
 
 DEFAULT_RETRY = RetryPolicy()
 DEFAULT_CONCURRENCY = 8
+MAX_PREFETCH = 65_535  # what AMQP has two bytes for
 DEFAULT_TIME_LIMIT_SECONDS = 600.0
 
 
@@ -105,7 +106,7 @@ class Agent:
     ) -> None:
         self.name = checked_agent_id(name)
         self.role, self.capabilities = role, tuple(capabilities)
-        self.concurrency = _at_least_one(name, "concurrency", concurrency)
+        self.concurrency = _prefetch(name, "concurrency", concurrency)
         self.retry = retry
         self.time_limit_seconds = _positive(name, "time_limit_seconds", time_limit_seconds)
         self.handlers: list[BoundHandler[Any, Any, Any, Any]] = []
@@ -208,10 +209,11 @@ def payload_model(target: Target[Any, Any]) -> type[BaseModel]:
     return model
 
 
-def _at_least_one(name: str, option: str, value: int) -> int:
-    if type(value) is not int or value < 1:
+def _prefetch(name: str, option: str, value: int) -> int:
+    if type(value) is not int or not 1 <= value <= MAX_PREFETCH:
         raise ConfigurationError(
-            f"{option} of agent {name!r} must be a whole number of at least 1, not {value!r}"
+            f"{option} of agent {name!r} must be a whole number from 1 to {MAX_PREFETCH}, "
+            f"not {value!r}"
         )
     return value
 

@@ -16,6 +16,7 @@ from amqp_agents.settling import Settling
 from amqp_agents.topology.names import inbox
 
 DRAINING = Release("the worker is stopping")
+SELF_CANCEL_PAUSE_SECONDS = 1.0
 
 
 class Consumer:
@@ -97,14 +98,21 @@ class Consumer:
         except (asyncio.CancelledError, GeneratorExit) as cut_off:
             defective = False
             if isinstance(cut_off, asyncio.CancelledError):
-                # Cut off at the end of the grace period: the message goes back, unharmed.
-                await lease.release()
+                await self._hand_back(lease)
                 self._telemetry.handled(self.agent.name, delivery, DRAINING, 0.0)
             raise
         finally:
             if defective:  # our own code failed: the queue's own dead-lettering keeps the message
                 await lease.reject()
         self._telemetry.handled(self.agent.name, delivery, done, time.monotonic() - started)
+
+    async def _hand_back(self, lease: Lease) -> None:
+        """Return a message unharmed: its handler was cut off at the end of the grace period."""
+        try:
+            if not self._draining:  # it cancelled itself, and would again: not without a pause
+                await asyncio.sleep(SELF_CANCEL_PAUSE_SECONDS)
+        finally:
+            await lease.release()
 
     async def _outcome(self, delivery: Delivery) -> tuple[Delivery, Outcome]:
         if self._draining:

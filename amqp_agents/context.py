@@ -17,7 +17,7 @@ from amqp_agents.protocol import (
     Policy,
     remaining_seconds,
 )
-from amqp_agents.protocol.json_values import check_json
+from amqp_agents.protocol.json_values import check_json, check_kept
 from amqp_agents.protocol.reading import invalid
 from amqp_agents.protocol.times import epoch_ms
 
@@ -147,6 +147,7 @@ class Context:
     ) -> None:
         self.message, self.attempt, self.depth = message, attempt, depth
         self.cancelled = False  # a handler in a thread cannot be interrupted, but can look
+        self.returned = False
         self.outbox: list[AgentMessage] = []
         self._sender, self._asking, self._clock = sender, asking, clock
         self._clock_ms = clock_ms  # a replayed message is young again
@@ -221,10 +222,18 @@ class Context:
         """Send a message to others once the handler has returned, before the ack.
 
         Nothing leaves if the handler raises. `immediately` sends now, whatever happens later.
+
+        Raises: ConfigurationError without a target, or once the handler has returned;
+            InvalidPayloadError.
         """
         composed = compose_message(message, sender=self._sender, parent=self.message)
         if immediately:
             await self._asking.send(composed, depth=self.depth + 1)
+        elif self.returned:
+            raise ConfigurationError(
+                "the handler has returned, and what it published has left; await what it starts, "
+                "or publish with immediately=True"
+            )
         else:
             self.outbox.append(composed)
 
@@ -313,7 +322,9 @@ def _dumped(payload: object) -> object:
     if not isinstance(payload, BaseModel):
         return payload
     try:
-        return payload.model_dump(mode="json")
+        written = payload.model_dump(mode="json", by_alias=True)  # as a reader's model wants it
+        check_kept(payload.model_dump(by_alias=True), written, at="payload")
+        return written
     except (PydanticSerializationError, PydanticUserError, ValueError) as error:
         raise InvalidPayloadError(
             f"{type(payload).__name__} cannot be written as JSON: {error}"

@@ -39,7 +39,8 @@ BROKER_REASONS: Mapping[str, str] = {
 class DeadLetterFacts:
     """Who gave a message up, when and why; `code` is an error code or the broker's reason.
 
-    `at` is when it died, `sent_at` when it was written; what the message does not say is None.
+    `at` is when it died, `sent_at` when it was written; `returned` counts how often it was
+    handed out and came back, looks included. What the message does not say is None.
     """
 
     agent: str
@@ -55,6 +56,7 @@ class DeadLetterFacts:
     intent: str | None = None
     exchange: str | None = None
     routing_key: str | None = None
+    returned: int | None = None
     body_bytes: int = 0
 
 
@@ -78,6 +80,7 @@ def describe(delivery: Delivery, *, agent: str) -> DeadLetterFacts:
         intent=_text(headers.get("aa-intent")),
         exchange=_origin(headers, death, "exchange", delivery.exchange),
         routing_key=_origin(headers, death, "routing-key", delivery.routing_key),
+        returned=delivery.delivery_count,
         body_bytes=len(delivery.body),
         **reason,
     )
@@ -108,32 +111,19 @@ async def browsing(broker: Broker, agent: str) -> AsyncIterator[Browser]:
         await browser.close()
 
 
-async def listed(
-    broker: Broker, agent: str, *, limit: int, check: Callable[[Delivery], None] | None = None
-) -> list[DeadLetterFacts]:
-    """Return what the first `limit` dead letters say, oldest first.
-
-    `check` may end the look by raising, before the next message is taken.
-    """
+async def listed(broker: Broker, agent: str, *, limit: int) -> list[DeadLetterFacts]:
+    """Return what the first `limit` dead letters say, oldest first."""
     found: list[DeadLetterFacts] = []
     async with browsing(broker, agent) as browser:
         while len(found) < limit and (lease := await browser.get()) is not None:
-            if check is not None:
-                check(lease.delivery)
             found.append(describe(lease.delivery, agent=agent))
     return found
 
 
-async def found(
-    broker: Broker,
-    agent: str,
-    message_id: str,
-    *,
-    check: Callable[[Delivery], None] | None = None,
-) -> Delivery | None:
+async def found(broker: Broker, agent: str, message_id: str) -> Delivery | None:
     """Return the first dead letter with this id, left where it is; None if there is none."""
     async with browsing(broker, agent) as browser:
-        lease = await _sought(browser, message_id, check)
+        lease = await _sought(browser, message_id)
     return None if lease is None else lease.delivery
 
 
@@ -160,15 +150,13 @@ class Replay:
         self._pause_seconds, self._on_replayed = 1.0 / per_second, on_replayed
         self._retry_id = uuid4().hex
 
-    async def one(
-        self, message_id: str, *, check: Callable[[Delivery], None] | None = None
-    ) -> DeadLetterFacts | None:
+    async def one(self, message_id: str) -> DeadLetterFacts | None:
         """Replay the first dead letter with this id; None if there is none.
 
         Raises: as `all`.
         """
         async with browsing(self._broker, self._agent) as browser:
-            lease = await _sought(browser, message_id, check)
+            lease = await _sought(browser, message_id)
             return None if lease is None else await self._sent_back(lease)
 
     async def all(self, most: int) -> int:
@@ -216,12 +204,8 @@ class Replay:
         return facts
 
 
-async def _sought(
-    browser: Browser, message_id: str, check: Callable[[Delivery], None] | None
-) -> Lease | None:
+async def _sought(browser: Browser, message_id: str) -> Lease | None:
     while (lease := await browser.get()) is not None:
-        if check is not None:
-            check(lease.delivery)
         if message_id_of(lease.delivery) == message_id:
             return lease
     return None

@@ -104,6 +104,8 @@ class AgentHandler:
         except asyncio.CancelledError:
             context.cancelled = True
             raise
+        finally:
+            context.returned = True
 
     def _answer(
         self, handler: AnyHandler, message: AgentMessage, answer: Any

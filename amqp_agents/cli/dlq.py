@@ -21,7 +21,7 @@ from amqp_agents.cli.letters import (
     row_of,
     told_in_full,
 )
-from amqp_agents.cli.looks import check_of
+from amqp_agents.cli.looks import ensure_safe, warn_of_looks
 from amqp_agents.cli.output import note, progress, say, say_json, say_table
 from amqp_agents.cli.target import DEFAULT_FILE, load_desired
 from amqp_agents.config import Settings, load_settings
@@ -144,8 +144,10 @@ async def _list(
             total = await broker.depth(dead_letter_queue(each))
             if total is None and agent is None:
                 continue
-            check = await check_of(broker, settings, each)
-            letters = await dead_letters.listed(broker, each, limit=limit, check=check)
+            known = total is not None and await ensure_safe(broker, settings, each)
+            letters = await dead_letters.listed(broker, each, limit=limit)
+            if not known:
+                warn_of_looks(broker, letters)
             totals[each] = max(total or 0, len(letters))
             found += letters
     return found, totals
@@ -170,8 +172,8 @@ async def _agents(settings: Settings, topology: str | None) -> Sequence[str]:
 
 async def _find(settings: Settings, agent: str, message_id: str) -> Delivery:
     async with connected(settings) as broker:
-        check = await check_of(broker, settings, agent)
-        delivery = await dead_letters.found(broker, agent, message_id, check=check)
+        await ensure_safe(broker, settings, agent)
+        delivery = await dead_letters.found(broker, agent, message_id)
     if delivery is None:
         raise _no_such(agent, message_id)
     return delivery
@@ -179,8 +181,8 @@ async def _find(settings: Settings, agent: str, message_id: str) -> Delivery:
 
 async def _replay_one(settings: Settings, agent: str, message_id: str) -> int:
     async with connected(settings) as broker:
-        check = await check_of(broker, settings, agent)
-        sent = await _replay(broker, settings, agent).one(message_id, check=check)
+        await ensure_safe(broker, settings, agent)
+        sent = await _replay(broker, settings, agent).one(message_id)
     if sent is None:
         raise _no_such(agent, message_id)
     return 1

@@ -1,89 +1,107 @@
 """Why looking into a dead-letter queue must know its delivery limit.
 
-From RabbitMQ 4.0 on a quorum queue counts every message that was handed out and came back,
-looks included, and drops it at its delivery limit: 20, unless something says otherwise.
+A quorum queue counts every message that was handed out and came back, looks included, and
+drops it at its delivery limit: from RabbitMQ 4.0 on 20, unless something says otherwise.
 
 Source: https://www.rabbitmq.com/docs/quorum-queues, poison message handling.
 """
 
-from collections.abc import Callable, Mapping
+import re
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from amqp_agents.brokers.management import ManagementError
 from amqp_agents.brokers.rabbitmq import RabbitMQBroker
 from amqp_agents.cli.connecting import management_of
+from amqp_agents.cli.output import note
 from amqp_agents.config import Settings
+from amqp_agents.dead_letters import DeadLetterFacts
 from amqp_agents.errors import BrokerConnectionError, ConfigurationError
-from amqp_agents.pipeline import Delivery
+from amqp_agents.topology.model import Policy, QueueKind, Version
 from amqp_agents.topology.names import dead_letter_queue
+from amqp_agents.topology.policies import LIMIT, effective_policy
 
-UNLIMITED, DEFAULT_LIMIT = -1, 20
-COUNTS_SINCE = (4, 0)
-MARGIN = 5
-
-Check = Callable[[Delivery], None]
+NONE, DEFAULT = -1, 20
+DEFAULT_SINCE = (4, 0)
+MANY = 10
 
 
-async def check_of(broker: RabbitMQBroker, settings: Settings, agent: str) -> Check:
-    """Return what ends a look before it could cost a message of the agent's queue."""
+async def ensure_safe(broker: RabbitMQBroker, settings: Settings, agent: str) -> bool:
+    """Return whether looking at the agent's dead letters is known to be safe.
+
+    Without the management API it cannot be known, and False is the answer.
+
+    Raises: ConfigurationError if looking would cost messages; nothing was looked at then.
+    """
     queue = dead_letter_queue(agent)
-    if broker.version[:2] < COUNTS_SINCE:
-        return lambda _: None
     try:
         async with management_of(settings) as management:
-            limit = delivery_limit(await management.queue(queue) or {})
+            told = await management.queue(queue)
+            policies = await management.policies()
     except (BrokerConnectionError, ManagementError):
-        limit = None
-
-    def check(delivery: Delivery) -> None:
-        if near_limit(delivery.delivery_count or 0, limit):
-            raise ConfigurationError(_told(queue, delivery.delivery_count or 0, limit))
-
-    return check
-
-
-def delivery_limit(queue: Mapping[str, Any]) -> int | None:
-    """Return the limit that holds for a queue, as the management API tells; None if unseen.
-
-    Of an argument and a policy the lower one counts; -1 is none.
-
-    >>> delivery_limit({"effective_policy_definition": {"delivery-limit": -1}})
-    -1
-    >>> delivery_limit({"arguments": {}, "effective_policy_definition": {}})
-    20
-    """
-    arguments, policy = queue.get("arguments"), queue.get("effective_policy_definition")
-    told: list[int] = [
-        table[key]
-        for table, key in ((arguments, "x-delivery-limit"), (policy, "delivery-limit"))
-        if isinstance(table, Mapping) and isinstance(table.get(key), int)
-    ]
-    bounds = [limit for limit in told if limit >= 0]
-    if bounds:
-        return min(bounds)
-    if told:
-        return UNLIMITED
-    # Until the first statistics nothing is told about policies.
-    return None if policy is None else DEFAULT_LIMIT
-
-
-def near_limit(count: int, limit: int | None) -> bool:
-    """Return whether a message came back so often that further looks would endanger it.
-
-    A count beyond the default limit proves, where no limit is seen, that there is none.
-
-    >>> near_limit(16, None), near_limit(16, -1), near_limit(40, None)
-    (True, False, False)
-    """
-    if limit == UNLIMITED or (limit is None and count > DEFAULT_LIMIT):
         return False
-    return count >= (DEFAULT_LIMIT if limit is None else limit) - MARGIN
+    if told is None:
+        return False
+    limit = delivery_limit(told, policies, broker.version[:2])
+    if limit != NONE:
+        raise ConfigurationError(
+            f"{queue} has a delivery limit of {limit}, so looking would use up its messages; "
+            "nothing was looked at; lift the limit with 'amqp-agents topology apply'"
+        )
+    return True
 
 
-def _told(queue: str, count: int, limit: int | None) -> str:
-    seen = "whose delivery limit cannot be seen" if limit is None else f"that drops at {limit}"
-    return (
-        f"a message of {queue} was looked at or delivered {count} times, in a queue {seen}; "
-        "it was left alone; lift the limit with 'amqp-agents topology apply'"
-        + ("" if limit is not None else ", or set AMQP_AGENTS_MANAGEMENT_URL so that it is seen")
+def delivery_limit(
+    queue: Mapping[str, Any], policies: Sequence[Mapping[str, Any]], version: Version
+) -> int:
+    """Return the limit in effect, as the management API tells; -1 for none.
+
+    Of an argument and a policy the lower one counts. The queue's own listing tells of
+    policies some seconds late, so it is asked about an operator's policy only.
+
+    >>> delivery_limit({"name": "q"}, [], (3, 10)), delivery_limit({"name": "q"}, [], (4, 0))
+    (-1, 20)
+    """
+    readable = [_policy(told) for told in policies if _compiles(told.get("pattern"))]
+    name = str(queue.get("name"))
+    chosen = effective_policy(readable, name, version, kind=QueueKind.QUORUM)
+    operators = queue.get("effective_policy_definition") if queue.get("operator_policy") else None
+    tables = (
+        (queue.get("arguments"), f"x-{LIMIT}"),
+        (operators, LIMIT),
+        (None if chosen is None else chosen.definition, LIMIT),
+    )
+    found = [table.get(key) for table, key in tables if isinstance(table, Mapping)]
+    told = [limit for limit in found if isinstance(limit, int)]
+    if not told:
+        return NONE if version < DEFAULT_SINCE else DEFAULT
+    return min((limit for limit in told if limit >= 0), default=NONE)
+
+
+def warn_of_looks(broker: RabbitMQBroker, letters: Sequence[DeadLetterFacts]) -> None:
+    """Say so if messages came back often in a queue whose limit cannot be seen."""
+    endangered = {each.agent for each in letters if MANY <= (each.returned or 0) <= DEFAULT}
+    for agent in sorted(endangered) if broker.version[:2] >= DEFAULT_SINCE else ():
+        note(
+            f"warning: whether {dead_letter_queue(agent)} has a delivery limit cannot be seen; "
+            f"without the policy agent.dlq messages are dropped at {DEFAULT} looks; set "
+            "AMQP_AGENTS_MANAGEMENT_URL, or ask 'amqp-agents doctor'"
+        )
+
+
+def _compiles(pattern: object) -> bool:
+    try:
+        re.compile(str(pattern))
+    except re.error:
+        return False  # only the broker understands it
+    return True
+
+
+def _policy(told: Mapping[str, Any]) -> Policy:
+    return Policy(
+        str(told.get("name")),
+        str(told.get("pattern")),
+        told["definition"] if isinstance(told.get("definition"), Mapping) else {},
+        priority=int(told.get("priority", 0)),
+        apply_to=str(told.get("apply-to")),
     )

@@ -132,7 +132,8 @@ class Supervisor:
             _signal(worker, signal.SIGKILL)
         code = await ended
         _log("worker_ended", number, pid=worker.pid, code=code)
-        return code == 0
+        # SIGTERM itself ends a worker that has not yet come to taking it over.
+        return code in (0, -signal.SIGTERM)
 
     async def _watch(self) -> None:
         assert self._watched is not None  # noqa: S101 - only then it is started

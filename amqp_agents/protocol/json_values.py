@@ -1,6 +1,7 @@
 """What JSON can carry: nothing is converted silently on its way to the wire."""
 
 import math
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from amqp_agents.errors import InvalidPayloadError
@@ -37,6 +38,42 @@ def check_json(value: Any, *, at: str) -> bool:
         return _check(value, 0)
     except _Refused as refused:
         raise InvalidPayloadError(f"{_place(at, refused.steps)} {refused.reason}") from None
+
+
+def check_kept(given: object, written: object, *, at: str) -> None:
+    """Refuse what pydantic loses silently on its way to JSON: NaN to null, keys that become one.
+
+    Raises: InvalidPayloadError naming the place below `at`.
+
+    >>> check_kept({"score": float("inf")}, {"score": None}, at="payload")
+    Traceback (most recent call last):
+        ...
+    amqp_agents.errors.InvalidPayloadError: payload.score is inf, which JSON cannot carry
+    """
+    try:
+        _check_kept(given, written)
+    except _Refused as refused:
+        raise InvalidPayloadError(f"{_place(at, refused.steps)} {refused.reason}") from None
+
+
+def _check_kept(given: object, written: object) -> None:
+    if isinstance(given, float) and not math.isfinite(given):
+        raise _Refused(f"is {given}, which JSON cannot carry")
+    if isinstance(given, Mapping) and isinstance(written, dict):
+        if len(given) > len(written):
+            raise _Refused("has keys that are one and the same as JSON keys, which are text")
+        pairs: Iterable[tuple[object, object]] = zip(given.values(), written.values(), strict=False)
+        steps: Iterable[str | int] = map(str, written)
+    elif isinstance(written, list) and isinstance(given, Iterable):
+        pairs, steps = zip(given, written, strict=False), range(len(written))
+    else:
+        return
+    for step, (before, after) in zip(steps, pairs, strict=False):
+        try:
+            _check_kept(before, after)
+        except _Refused as refused:
+            refused.steps.append(step)
+            raise
 
 
 def _check(value: object, depth: int) -> bool:

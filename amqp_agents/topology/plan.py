@@ -152,15 +152,20 @@ def _queue_changes(
     if actual.queues is None:
         return
     physical = generations(actual.queues)
+    present = {policy.name: policy for policy in actual.policies or ()}
     for want in queues:
         if want.name not in physical:
             yield Change(ChangeKind.CREATE, ObjectKind.QUEUE, want.name, (), want)
             continue
         named = replace(want, name=physical[want.name][0])
+        policy = effective_policy(policies, named.name, version, kind=named.kind)
+        have = actual.queues[named.name]
+        if policy is not None and policy_differences(policy, present.get(policy.name, policy)):
+            have = replace(have, effective=None)  # of the policy as it was before its update
         found = queue_differences(
             named,
-            actual.queues[named.name],
-            policy=effective_policy(policies, named.name, version, kind=named.kind),
+            have,
+            policy=policy,
             in_effect=in_effect(named, actual),
             version=version,
         )

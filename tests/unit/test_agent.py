@@ -111,7 +111,7 @@ def test_a_name_that_is_no_word_of_a_routing_key_is_refused(name: Any) -> None:
         Agent(name)
 
 
-@pytest.mark.parametrize("value", [0, -1, 1.5, "8", True, None])
+@pytest.mark.parametrize("value", [0, -1, 1.5, "8", True, None, 65_536])
 def test_a_concurrency_that_is_no_count_is_refused(value: Any) -> None:
     with pytest.raises(ConfigurationError, match="concurrency of agent 'a' must be a whole number"):
         agent("a", concurrency=value)
@@ -126,8 +126,8 @@ def test_a_time_limit_that_is_no_time_is_refused(value: Any) -> None:
 def test_a_signature_that_cannot_work_is_refused_where_it_stands() -> None:
     with pytest.raises(ConfigurationError, match="first parameter"):
 
-        @agent("wrong")
-        async def wrong(draft: dict[str, Any]) -> None: ...  # type: ignore[type-var]
+        @agent("wrong")  # type: ignore[arg-type, type-var]
+        async def wrong(draft: dict[str, Any]) -> None: ...
 
 
 async def test_static_methods_can_be_declared_too() -> None:

@@ -2,7 +2,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
-from pydantic import BaseModel, RootModel
+from pydantic import BaseModel, Field, RootModel
 
 from amqp_agents.clock import ManualClock
 from amqp_agents.context import Context, Outgoing, compose_message, payload_dict
@@ -67,7 +67,7 @@ async def test_a_message_that_never_expires_limits_no_question(clock: ManualCloc
 async def test_a_question_names_its_cause_and_is_one_hop_deeper(clock: ManualClock) -> None:
     message = parent_message(clock)
     context, asked = context_of(message, clock, depth=3)
-    await context.request("other", {"a": 1}, intent="look", returns=None)
+    await context.request("other", {"a": 1}, intent="look")
     (question,) = asked.questions
     assert (question["parent"], question["depth"], question["sender"]) == (message, 4, ME)
     assert (question["intent"], question["payload"]) == ("look", {"a": 1})
@@ -201,9 +201,25 @@ def test_the_sensitivity_of_a_cause_may_be_raised_and_never_lowered(
     of_the_cause: Any, wanted: str, written: str
 ) -> None:
     policy = Policy(sensitivity=of_the_cause) if of_the_cause else None
-    cause = policy and AgentMessage(sender="a", recipient="me", type="message", policy=policy)
+    given = {"sender": "a", "recipient": "me", "type": "message", "policy": policy}
+    cause = AgentMessage.model_validate(given) if policy else None
     message = compose_message(Outgoing({}, to="b", sensitivity=wanted), sender=ME, parent=cause)
     assert message.policy.sensitivity == written
+
+
+async def test_what_is_published_after_the_handler_returned_is_refused_instead_of_lost(
+    clock: ManualClock,
+) -> None:
+    context, asked = context_of(parent_message(clock), clock)
+    context.returned = True
+    with pytest.raises(ConfigurationError, match="publish with immediately=True"):
+        await context.publish(Outgoing({}, to="other"))
+    await context.publish(Outgoing({}, to="other"), immediately=True)
+    assert len(asked.sent) == 1
+
+
+class Aliased(BaseModel):
+    order_id: int = Field(alias="orderId")
 
 
 class Scored(BaseModel):
@@ -230,6 +246,7 @@ class Unwritable(BaseModel):
         ({"a": 1}, {"a": 1}),
         (Scored(score=0.5, at=datetime(2026, 1, 1, tzinfo=UTC)), None),
         (Wrapped({"a": 1}), {"a": 1}),
+        (Aliased(orderId=7), {"orderId": 7}),
     ],
 )
 def test_models_dicts_and_none_are_payloads(payload: Any, data: Any) -> None:

@@ -162,20 +162,6 @@ async def test_a_limit_ends_the_look(broker: MemoryBroker) -> None:
     assert [each.message_id for each in facts] == ["M-0", "M-1"]
 
 
-async def test_a_check_ends_the_look_before_the_next_message(broker: MemoryBroker) -> None:
-    seen: list[str] = []
-
-    def check(delivery: Delivery) -> None:
-        seen.append(message_id_of(delivery))
-        if len(seen) == 2:
-            raise InvalidPayloadError("enough")
-
-    with pytest.raises(InvalidPayloadError):
-        await listed(broker, AGENT, limit=100, check=check)
-    assert seen == ["M-0", "M-1"]
-    assert await broker.depth(dead_letter_queue(AGENT)) == 3
-
-
 async def test_one_is_found_and_stays(broker: MemoryBroker) -> None:
     delivery = await found(broker, AGENT, "M-1")
     assert delivery is not None

@@ -311,6 +311,20 @@ async def test_a_message_of_ours_to_who_takes_only_foreign_ones_is_refused() -> 
         await outcome_of(bridge.agent, message(recipient="bridge", payload={"body": "x"}))
 
 
+async def test_a_handler_that_returned_publishes_no_more() -> None:
+    kept: list[Context] = []
+
+    @agent("busy")
+    async def busy(draft: Draft, context: Context) -> None:
+        kept.append(context)
+        await context.publish(Outgoing({}, to="quality"))
+
+    outcome = await outcome_of(busy.agent, message(recipient="busy"))
+    assert len(outcome.messages) == 1
+    with pytest.raises(ConfigurationError, match="the handler has returned"):
+        await kept[0].publish(Outgoing({}, to="quality"))
+
+
 async def test_a_wrapped_coroutine_function_runs_on_the_loop() -> None:
     async def inner(draft: Draft) -> Review:
         return Review(risk=threading.current_thread().name)
@@ -319,7 +333,7 @@ async def test_a_wrapped_coroutine_function_runs_on_the_loop() -> None:
     def wrapped(*args: Any, **kwargs: Any) -> Any:
         return inner(*args, **kwargs)
 
-    declared = agent("wrapped")(wrapped).agent  # type: ignore[type-var]
+    declared = agent("wrapped")(wrapped).agent
     reply = (await outcome_of(declared, message(reply_to="agent.reply.x"))).reply
     assert reply is not None
     assert reply.payload == {"risk": threading.current_thread().name}

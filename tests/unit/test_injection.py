@@ -221,7 +221,10 @@ class Callee:
         (functools.partial(whole), "is a partial, not a function; declare a handler with 'def'"),
         (Callee(), "is a Callee, not a function; declare a handler with 'def' or 'async def'"),
         (Callee, "Callee is a type, not a function"),
-        (classmethod(whole), "is a classmethod, not a function"),
+        (
+            classmethod(whole),  # type: ignore[arg-type]
+            "is a classmethod, not a function",
+        ),
         (print, "print is a builtin_function_or_method, not a function"),
         (Shop.method, "the first parameter 'self' of handler Shop.method has no annotation"),
     ],

@@ -56,7 +56,8 @@ class Desk:
         return await within(task)
 
     def counted(self, exchange: str, answer: str) -> float:
-        return self.telemetry.metrics.publishes.labels(exchange, answer)._value.get()
+        value: float = self.telemetry.metrics.publishes.labels(exchange, answer)._value.get()
+        return value
 
 
 @pytest.fixture

@@ -293,7 +293,7 @@ async def test_a_lost_delivery_leaves_no_copy_behind(exchange: str) -> None:
 
 
 async def test_messages_of_a_lost_delivery_are_left_to_its_next_run() -> None:
-    runs = []
+    runs: list[Draft] = []
 
     @agent("teller")
     async def unlucky(draft: Draft, context: Context) -> None:

@@ -26,6 +26,8 @@ from amqp_agents.errors import BrokerConnectionError, BrokerError, Configuration
 from amqp_agents.topology.model import Topology
 from amqp_agents.topology.plan import Change
 
+MAX_PREFETCH = 65_535  # 0 would mean no limit
+
 
 class RabbitMQBroker:
     """A RabbitMQ vhost, over three connections: to publish, to consume, to administer.
@@ -90,8 +92,8 @@ class RabbitMQBroker:
         await self._publisher.publish(publishing, timeout_seconds=timeout_seconds)
 
     async def consume(self, queue: str, on_delivery: OnDelivery, *, prefetch: int) -> Subscription:
-        if prefetch < 1:
-            raise ConfigurationError(f"prefetch must be at least 1, not {prefetch} (no limit)")
+        if not 1 <= prefetch <= MAX_PREFETCH:
+            raise ConfigurationError(f"prefetch must be 1 to {MAX_PREFETCH}, not {prefetch}")
         options = ConsumerOptions(queue=queue, prefetch=prefetch)
         subscription = RabbitMQSubscription(
             self._consuming, on_delivery, options, tally=self._tally

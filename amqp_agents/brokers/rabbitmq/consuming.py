@@ -18,6 +18,7 @@ from amqp_agents.brokers.rabbitmq.faults import (
     answered,
     backoff_seconds,
     reply_text,
+    tell_if_it_dies,
 )
 from amqp_agents.brokers.rabbitmq.leases import Holding, Tally, UnacknowledgedLease
 from amqp_agents.brokers.rabbitmq.link import Link
@@ -70,6 +71,7 @@ class RabbitMQSubscription:
         self._consumer: tuple[AbstractChannel, str] | None = None
         self._delivering, self._closed = True, False
         self._task = asyncio.create_task(self._restore(), name=f"consume {options.queue}")
+        tell_if_it_dies(self._task)
 
     @property
     def state(self) -> SubscriptionState:

@@ -17,6 +17,8 @@ from amqp_agents.errors import BrokerConnectionError
 
 T = TypeVar("T")
 
+log = logging.getLogger(__name__)
+
 CALL_SECONDS = 5.0  # how long the broker may take to answer a call on a channel
 APPLY_REMEDY = "run 'amqp-agents topology apply' or use run --declare"
 
@@ -58,6 +60,17 @@ def _means_lost(error: Exception) -> bool:
             ended or isinstance(error, library.ChannelInvalidStateError) or "closed" in str(error)
         )
     return isinstance(error, library.AMQPConnectionError | library.ProtocolSyntaxError | OSError)
+
+
+def tell_if_it_dies(task: "asyncio.Task[None]") -> None:
+    """Log the error that ends a task which should never end by itself."""
+
+    def told(ended: "asyncio.Task[None]") -> None:
+        error = None if ended.cancelled() else ended.exception()
+        if error is not None:
+            log.error("task_died task=%s", ended.get_name(), exc_info=error)
+
+    task.add_done_callback(told)
 
 
 def backoff_seconds(failures: int, base: float, cap: float) -> float:

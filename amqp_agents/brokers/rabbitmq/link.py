@@ -11,7 +11,12 @@ from tenacity import AsyncRetrying, RetryCallState, retry_if_exception_type
 from yarl import URL
 
 from amqp_agents.brokers.rabbitmq.address import Address
-from amqp_agents.brokers.rabbitmq.faults import ConnectionLost, backoff_seconds, connect_failure
+from amqp_agents.brokers.rabbitmq.faults import (
+    ConnectionLost,
+    backoff_seconds,
+    connect_failure,
+    tell_if_it_dies,
+)
 from amqp_agents.brokers.rabbitmq.session import Session, open_session
 from amqp_agents.config import Settings
 from amqp_agents.errors import BrokerConnectionError
@@ -49,6 +54,7 @@ class Link:
         if self._task is None:
             self._changed.clear()
             self._task = asyncio.create_task(self._supervise(), name=f"link {self.name}")
+            tell_if_it_dies(self._task)
 
     async def session(self) -> Session:
         """Wait for a connection. Raises: BrokerConnectionError if the link is not open."""

@@ -119,12 +119,16 @@ def black_hole() -> Iterator[int]:
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_a_signal_while_connecting_ends_with_0(offline: Program, number: int) -> None:
+@pytest.mark.parametrize("options", [[], ["--workers=2"], ["--reload"]], ids=str)
+def test_a_signal_while_connecting_ends_with_0(
+    offline: Program, number: int, options: list[str]
+) -> None:
     with black_hole() as port:
         running = offline.start(
             "run",
             "my_agents:app",
             "--log-level=debug",
+            *options,
             env={
                 "AMQP_AGENTS_URL": f"amqp://guest:pa55word@127.0.0.1:{port}/",
                 "AMQP_AGENTS_CONNECT_TIMEOUT_SECONDS": "60",

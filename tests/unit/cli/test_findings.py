@@ -12,7 +12,7 @@ from amqp_agents.cli.findings import (
     of_version,
     tags_of,
 )
-from amqp_agents.cli.looks import delivery_limit, near_limit
+from amqp_agents.cli.looks import delivery_limit
 from amqp_agents.topology.plan import Change, ChangeKind, ObjectKind
 
 ALL = {"configure": ".*", "write": ".*", "read": ".*"}
@@ -79,42 +79,40 @@ def test_tags_are_read_as_every_version_writes_them(told: object) -> None:
     assert "management" in tags_of({"tags": told})
 
 
-@pytest.mark.parametrize(
-    ("queue", "limit"),
-    [
-        ({}, None),
-        ({"arguments": {}, "effective_policy_definition": {}}, 20),
-        ({"arguments": {}, "effective_policy_definition": []}, 20),
-        ({"arguments": {"x-delivery-limit": -1}}, -1),
-        ({"effective_policy_definition": {"delivery-limit": -1}}, -1),
-        (
-            {
-                "arguments": {"x-delivery-limit": -1},
-                "effective_policy_definition": {"delivery-limit": 7},
-            },
-            7,
-        ),
-    ],
-)
-def test_the_limit_in_effect_is_read_from_arguments_and_policy(
-    queue: dict[str, Any], limit: int | None
-) -> None:
-    assert delivery_limit(queue) == limit
+UNLIMITED, SEVEN = {"delivery-limit": -1}, {"delivery-limit": 7}
+
+
+def policy(definition: dict[str, Any], **told: Any) -> dict[str, Any]:
+    return {
+        "name": "p",
+        "pattern": "^agent",
+        "apply-to": "queues",
+        "priority": 1,
+        "definition": definition,
+    } | told
 
 
 @pytest.mark.parametrize(
-    ("count", "limit", "near"),
+    ("queue", "policies", "limit"),
     [
-        (0, 20, False),
-        (14, 20, False),
-        (15, 20, True),
-        (500, -1, False),
-        (15, None, True),
-        (21, None, False),
-        (95, 100, True),
+        ({}, [], 20),
+        ({"effective_policy_definition": []}, [], 20),
+        ({"arguments": {"x-delivery-limit": -1}}, [], -1),
+        ({"effective_policy_definition": SEVEN}, [policy(UNLIMITED)], -1),  # stale
+        ({"effective_policy_definition": SEVEN, "operator_policy": "o"}, [policy(UNLIMITED)], 7),
+        ({}, [policy(UNLIMITED)], -1),
+        ({}, [policy(UNLIMITED, pattern="^other")], 20),
+        ({}, [policy(UNLIMITED), policy(SEVEN, name="q", priority=9)], 7),
+        ({"arguments": {"x-delivery-limit": -1}}, [policy(SEVEN)], 7),
+        ({}, [policy(UNLIMITED), policy(SEVEN, name="q", priority=9, pattern="(?<")], -1),
     ],
 )
-def test_a_look_ends_before_it_could_cost_a_message(
-    count: int, limit: int | None, near: bool
+def test_the_limit_in_effect_is_read_from_arguments_and_policies(
+    queue: dict[str, Any], policies: list[dict[str, Any]], limit: int
 ) -> None:
-    assert near_limit(count, limit) is near
+    assert delivery_limit({"name": "agent.a.dlq"} | queue, policies, (4, 0)) == limit
+
+
+def test_before_4_0_there_is_no_limit_unless_one_is_set() -> None:
+    assert delivery_limit({"name": "agent.a.dlq"}, [], (3, 10)) == -1
+    assert delivery_limit({"name": "agent.a.dlq"}, [policy(SEVEN)], (3, 10)) == 7

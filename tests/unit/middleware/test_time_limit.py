@@ -20,7 +20,7 @@ async def test_what_ends_in_time_is_not_touched() -> None:
         await clock.sleep(4)
         return Ack()
 
-    running = asyncio.create_task(time_limit("a", 5, clock)(handle)(DELIVERY))  # type: ignore[arg-type]
+    running = asyncio.ensure_future(time_limit("a", 5, clock)(handle)(DELIVERY))
     await clock.advance(4)
     assert await within(running) == Ack()
     assert clock._next_due() is None  # and no timer is left
@@ -38,7 +38,7 @@ async def test_what_takes_longer_is_cancelled_and_told_with_its_limit() -> None:
         return Ack()
 
     started = clock.time()
-    running = asyncio.create_task(time_limit("a", 5, clock)(handle)(DELIVERY))  # type: ignore[arg-type]
+    running = asyncio.ensure_future(time_limit("a", 5, clock)(handle)(DELIVERY))
     await clock.advance(5)
     with pytest.raises(HandlerTimeoutError, match="agent 'a' did not finish within 5 s"):
         await within(running)
@@ -62,7 +62,7 @@ async def test_a_cancellation_from_outside_stays_one() -> None:
         await clock.sleep(60)
         return Ack()
 
-    running = asyncio.create_task(time_limit("a", 5, clock)(handle)(DELIVERY))  # type: ignore[arg-type]
+    running = asyncio.ensure_future(time_limit("a", 5, clock)(handle)(DELIVERY))
     await clock.advance(1)
     running.cancel()
     with pytest.raises(asyncio.CancelledError):

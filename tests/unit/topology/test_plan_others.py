@@ -9,6 +9,7 @@ from tests.unit.topology.seen import (
     CONFLICT,
     CREATE,
     DESIRED,
+    UPDATE,
     with_arguments,
     with_policy,
     with_queue,
@@ -114,6 +115,14 @@ def test_a_policy_that_the_broker_says_it_applies_counts_even_if_unreadable() ->
     actual = with_policy(observed_of(DESIRED, (4, 0)), others)
     (change,) = plan(DESIRED, with_queue(actual, "agent.a", policy="odd"), (4, 0))
     assert (change.kind, change.name) == (CONFLICT, "agent.inbox")
+
+
+def test_a_policy_to_update_is_no_conflict_of_its_queues() -> None:
+    inbox = next(each for each in DESIRED.policies if each.name == "agent.inbox")
+    older = replace(inbox, definition={"delivery-limit": 50})
+    before = replace(DESIRED, policies=(*(p for p in DESIRED.policies if p != inbox), older))
+    (change,) = plan(DESIRED, observed_of(before, (4, 0)), (4, 0))
+    assert (change.kind, change.name) == (UPDATE, "agent.inbox")
 
 
 def test_an_operator_policy_that_lowers_ours_is_a_conflict_of_the_queue() -> None:
