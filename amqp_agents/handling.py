@@ -17,15 +17,14 @@ from amqp_agents.context import Asking, Context, Outgoing, payload_dict, written
 from amqp_agents.errors import ConfigurationError, InvalidPayloadError, SchemaMismatchError
 from amqp_agents.injection import RawMessage
 from amqp_agents.outcome import Ack, Outcome
-from amqp_agents.pipeline import Delivery
-from amqp_agents.protocol import CLOCK_HEADER, AgentMessage, MessageType, RecipientMode
+from amqp_agents.pipeline import Delivery, is_spread
+from amqp_agents.protocol import CLOCK_HEADER, AgentMessage, MessageType
 from amqp_agents.protocol.envelope import ReplyFields
 from amqp_agents.protocol.selection import matches, project
 from amqp_agents.publisher import DEPTH_HEADER
 
 T = TypeVar("T")
 AnyHandler = BoundHandler[Any, Any, Any, Any]
-SPREAD = (MessageType.EVENT, MessageType.BROADCAST, MessageType.HEARTBEAT)
 
 
 class AgentHandler:
@@ -136,8 +135,7 @@ def choose(agent: Agent, message: AgentMessage) -> tuple[AnyHandler | None, str]
 
     Raises: InvalidPayloadError for an addressed message without a handler.
     """
-    broadcast = message.recipient_mode is RecipientMode.BROADCAST
-    if message.message_type in SPREAD and (message.recipient is None or broadcast):
+    if is_spread(message):
         return _choose_for_event(agent, message)
     handler = agent.addressed_handler(message.intent)
     if handler is None or message.message_type in (MessageType.RESPONSE, MessageType.ERROR):

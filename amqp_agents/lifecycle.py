@@ -49,12 +49,16 @@ class Serving:
         self.consumers = [self._consumer(agent) for agent in agents]
 
     async def start(self) -> None:
-        """Open the replies, then consume for every agent; return once deliveries can flow."""
+        """Open the replies, then consume for every agent; return once deliveries can flow.
+
+        Raises: BrokerError with the reason of the first agent that cannot be served.
+        """
         await self.client.open()
         limit = self._settings.connect_timeout_seconds * 2
-        async with asyncio.TaskGroup() as starting:
-            for consumer in self.consumers:
-                starting.create_task(consumer.start(timeout_seconds=limit))
+        starting = (consumer.start(timeout_seconds=limit) for consumer in self.consumers)
+        for failure in await asyncio.gather(*starting, return_exceptions=True):
+            if failure is not None:
+                raise failure
 
     async def drain(self, grace_seconds: float) -> int:
         """Stop every consumer and wait for its handlers; return how many were cut off."""
@@ -147,14 +151,20 @@ async def serve(
     async with AsyncExitStack() as resources:
         if lifespan is not None:
             await resources.enter_async_context(lifespan())
-        await serving.start()
-        if on_ready is not None:
-            on_ready()
-        await until.wait()
+        try:
+            await serving.start()
+            if on_ready is not None:
+                on_ready()
+            await until.wait()
+        except BaseException:
+            await serving.drain(0.0)  # ended without patience; what was prefetched goes back
+            raise
         drain = asyncio.create_task(serving.drain(grace_seconds))
         hurry = asyncio.create_task(at_once.wait())
         await asyncio.wait({drain, hurry}, return_when=asyncio.FIRST_COMPLETED)
         hurry.cancel()
-        if not drain.done():
-            drain.cancel()
-            await serving.drain(0.0)
+        if drain.done():
+            drain.result()
+            return
+        drain.cancel()
+        await serving.drain(0.0)

@@ -5,7 +5,13 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from amqp_agents.outcome import Outcome
-from amqp_agents.protocol import CLOCK_HEADER, AgentMessage, remaining_seconds
+from amqp_agents.protocol import (
+    CLOCK_HEADER,
+    AgentMessage,
+    MessageType,
+    RecipientMode,
+    remaining_seconds,
+)
 from amqp_agents.protocol.properties import Properties
 
 ATTEMPT_HEADER = "aa-attempt"
@@ -46,6 +52,24 @@ class Delivery:
         return remaining_seconds(
             self.message, clock_ms=clock_ms if type(clock_ms) is int else None, now=now
         )
+
+    @property
+    def spread(self) -> bool:
+        """Whether it came as an event or a broadcast, to whoever listens."""
+        return self.message is not None and is_spread(self.message)
+
+
+SPREAD = (MessageType.EVENT, MessageType.BROADCAST, MessageType.HEARTBEAT)
+
+
+def is_spread(message: AgentMessage) -> bool:
+    """Return whether the message goes to whoever listens, not to one agent.
+
+    >>> is_spread(AgentMessage(sender="a", message_type="event", intent="ticket.closed"))
+    True
+    """
+    broadcast = message.recipient_mode is RecipientMode.BROADCAST
+    return message.message_type in SPREAD and (message.recipient is None or broadcast)
 
 
 Handler: TypeAlias = Callable[[Delivery], Awaitable[Outcome]]

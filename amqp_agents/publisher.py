@@ -25,6 +25,12 @@ from amqp_agents.topology import names
 
 DEPTH_HEADER = "aa-depth"
 ATTEMPT_LIMIT_SECONDS = 10.0
+ADDRESSED = (
+    MessageType.REQUEST,
+    MessageType.DIRECT,
+    MessageType.RESPONSE,
+    MessageType.ERROR,
+)
 REPEATABLE = (BrokerConnectionError, PublishRejectedError, OutcomeUnknownError)
 
 
@@ -48,11 +54,19 @@ def destination_of(message: AgentMessage) -> Destination:
     'agent.direct'
     >>> destination_of(AgentMessage(sender="a", message_type="event", intent="x")).routing_key
     'event.x'
+
+    Raises: InvalidPayloadError for an addressed message without a recipient,
+        PermissionDeniedError for a sensitive one that would be spread.
     """
     if message.recipient is not None and message.recipient_mode != "broadcast":
         return Destination(names.DIRECT, message.recipient.agent_id, True, True)
     if message.message_type is MessageType.HEARTBEAT:
         return Destination(names.EVENTS, names.event_key("heartbeat"), False, False)
+    if message.recipient is None and message.message_type in ADDRESSED:
+        raise InvalidPayloadError(
+            f"a {message.message_type.value} message needs a recipient; to tell whoever listens, "
+            "publish an event or a broadcast"
+        )
     broadcast = message.message_type is not MessageType.EVENT
     if broadcast and message.policy.sensitivity == "high":
         raise PermissionDeniedError(

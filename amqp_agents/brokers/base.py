@@ -150,7 +150,7 @@ class Broker(Protocol):
     async def apply(
         self, topology: Topology, *, on_change: Callable[[Change], None] | None = None
     ) -> Sequence[Change]:
-        """Create what is missing and verify it by reading back; conflicts are left alone.
+        """Create what is missing and verify it by reading back; a conflict stops it before that.
 
         Raises: TopologyConflictError if something exists, declared differently.
         """

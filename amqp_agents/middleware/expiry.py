@@ -2,21 +2,23 @@
 
 from amqp_agents.clock import Clock
 from amqp_agents.errors import ExpiredMessageError
-from amqp_agents.outcome import Outcome
+from amqp_agents.outcome import Ack, Outcome
 from amqp_agents.pipeline import Delivery, Handler, Middleware
 
 
 def expiry(clock: Clock) -> Middleware:
-    """Dead-letter a message past its ttl or its requester's deadline.
+    """Dead-letter a message past its ttl or its requester's deadline; drop a stale event.
 
     Age counts from the message's creation (or its replay), never from its last hop.
     """
 
     def wrap(handler: Handler) -> Handler:
         async def within_life(delivery: Delivery) -> Outcome:
-            if delivery.life_seconds(clock.time()) == 0:
-                raise ExpiredMessageError("expired before it was handled")
-            return await handler(delivery)
+            if delivery.life_seconds(clock.time()) != 0:
+                return await handler(delivery)
+            if delivery.spread and delivery.attempt == 1:
+                return Ack(ignored=True)
+            raise ExpiredMessageError("expired before it was handled")
 
         return within_life
 

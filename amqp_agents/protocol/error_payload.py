@@ -15,6 +15,7 @@ from amqp_agents.errors import (
     RetryLater,
 )
 
+MAX_RETRY_AFTER_SECONDS = 2**31 - 1
 MAX_TEXT_BYTES = 2048
 MAX_STACK_BYTES = 8192
 
@@ -136,6 +137,8 @@ def _suggested(error: Exception) -> int | None:
 
 
 def _whole_seconds(value: object) -> int | None:
-    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+    if isinstance(value, bool) or not isinstance(value, int | float):
         return None
-    return max(0, math.ceil(value))
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    return min(max(0, math.ceil(value)), MAX_RETRY_AFTER_SECONDS)

@@ -130,7 +130,7 @@ def topic_matches(pattern: str, key: str) -> bool:
     >>> topic_matches("*", "ticket.closed"), topic_matches("#.closed", "closed")
     (False, True)
     """
-    words = key.split(".")
+    words = key.split(".") if key else []
     reached = {0}  # how many words of the key the pattern so far can have taken
     for word in pattern.split("."):
         if word == "#":

@@ -57,10 +57,6 @@ async def path() -> set[str]:
     return {file for file in files if not file.startswith(ELSEWHERE)}
 
 
-def test_one_message_goes_through_few_files(path: set[str]) -> None:
-    assert len(path) <= MAX_FILES, f"{len(path)} files: {', '.join(sorted(path))}"
-
-
 def test_one_message_goes_through_few_stations_and_rooms(path: set[str]) -> None:
     stops = {next((room for room in PURE_ROOMS if file.startswith(room)), file) for file in path}
     assert len(stops) <= MAX_FILES, f"{len(stops)} stops: {', '.join(sorted(stops))}"

@@ -2,7 +2,8 @@
 
 In a page, a block ```` ```python file=my_agents.py ```` (or `yaml`) is a file; in a `console` block
 a line `$ command` is run in a shell, and what follows is what it printed. `…` stands for any
-text within a line, a line `…` for any lines. A command ending in `&` runs until the page ends; its log (stderr) is not compared.
+text within a line, a line `…` for any lines. A command ending in `&` runs until the page ends;
+its log (stderr) is not compared.
 """
 
 import asyncio

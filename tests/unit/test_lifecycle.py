@@ -15,7 +15,7 @@ from amqp_agents.client import Client
 from amqp_agents.clock import ManualClock
 from amqp_agents.config import Settings
 from amqp_agents.context import Outgoing
-from amqp_agents.errors import TopologyConflictError, TopologyMissingError
+from amqp_agents.errors import BrokerError, TopologyConflictError, TopologyMissingError
 from amqp_agents.lifecycle import Serving, ensure_topology, serve, shortened
 from amqp_agents.topology.layout import standard_topology
 from amqp_agents.topology.model import AgentSpec, Queue, QueueKind, Topology
@@ -179,3 +179,46 @@ async def test_a_lifespan_that_fails_to_open_ends_serving_before_a_message_moves
                 grace_seconds=1,
             )
         )
+
+
+async def test_an_agent_that_cannot_be_served_is_told_as_one_broker_error() -> None:
+    one = broker()
+    await ensure_topology(one, standard_topology([AgentSpec("other")]), declare=True)
+    settings = Settings(connect_timeout_seconds=0.05)
+    serving = AgentApp([quick]).serving(one, settings)
+    starting = asyncio.create_task(serving.start())
+    while not starting.done():
+        await one.clock.advance(1)
+    with pytest.raises(BrokerError, match=r"agent\.quick"):
+        await starting
+    await serving.drain(0.0)
+
+
+async def test_serving_that_is_cancelled_hands_back_what_it_took() -> None:
+    one = broker()
+    app = AgentApp([stuck])
+    await ensure_topology(one, app.topology(), declare=True)
+    ready = asyncio.Event()
+    serving = app.serving(one, Settings())
+    running = asyncio.create_task(
+        serve(
+            serving,
+            lifespan=None,
+            until=asyncio.Event(),
+            at_once=asyncio.Event(),
+            grace_seconds=10,
+            on_ready=ready.set,
+        )
+    )
+    await within(ready.wait())
+    client = await Client(one).open()
+    await client.publish(Outgoing(Draft(), to="stuck"))
+    await one.clock.advance(0.1)
+    assert await one.depth("agent.stuck") == 0
+
+    running.cancel()
+    await asyncio.wait({running}, timeout=5)
+
+    assert running.cancelled()
+    assert await one.depth("agent.stuck") == 1
+    await one.close()

@@ -270,3 +270,9 @@ async def test_an_answer_to_a_caller_that_left_comes_back(desk: Desk) -> None:
     answer = desk.message(message_type=MessageType.RESPONSE)
     with pytest.raises(UnroutableMessageError):
         await desk.publisher.reply(answer, to="agent.reply.gone", timeout_seconds=1)
+
+
+@pytest.mark.parametrize("kind", ["request", "direct", "response", "error"])
+def test_an_addressed_message_without_a_recipient_is_refused_and_never_spread(kind: str) -> None:
+    with pytest.raises(InvalidPayloadError, match="needs a recipient"):
+        destination_of(AgentMessage(sender="a", message_type=kind))

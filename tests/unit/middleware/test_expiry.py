@@ -51,3 +51,15 @@ async def test_a_replayed_message_is_young_again() -> None:
 async def test_a_foreign_message_has_no_age() -> None:
     handle = expiry(ManualClock(frozen=True))(accept)
     assert await handle(Delivery(b"", Properties(), "agent.a")) == Ack()
+
+
+async def test_a_stale_event_is_dropped_but_one_that_failed_before_is_a_dead_letter() -> None:
+    clock = ManualClock(frozen=True)
+    created = datetime.fromtimestamp(clock.time(), UTC)
+    message = AgentMessage(sender="s", type="event", intent="x", timestamp=created, ttl=60)
+    await clock.advance(61)
+    first = Delivery(b"", Properties(), "agent.a", message=message)
+    second = Delivery(b"", Properties(headers={"aa-attempt": 2}), "agent.a", message=message)
+    assert await expiry(clock)(accept)(first) == Ack(ignored=True)
+    with pytest.raises(ExpiredMessageError):
+        await expiry(clock)(accept)(second)

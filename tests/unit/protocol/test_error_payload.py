@@ -142,3 +142,8 @@ def test_what_is_strange_in_a_report_becomes_unknown() -> None:
     }
     read = read_error_payload(strange, failed_agent="b")
     assert (read.code, read.retryable, read.failed_agent) == (ErrorCode.UNKNOWN, False, "b")
+
+
+def test_an_endless_wait_that_is_suggested_is_cut() -> None:
+    payload = read_error_payload({"suggested_retry_after": 10**400}, failed_agent="a")
+    assert payload.suggested_retry_after == 2**31 - 1
