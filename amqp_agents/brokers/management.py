@@ -6,7 +6,7 @@ Source: https://www.rabbitmq.com/docs/http-api-reference
 from collections.abc import Mapping
 from types import TracebackType
 from typing import Any, Self
-from urllib.parse import quote, urlsplit, urlunsplit
+from urllib.parse import quote, unquote, urlsplit, urlunsplit
 
 import httpx
 from pydantic import SecretStr
@@ -150,10 +150,7 @@ def _split_login(url: SecretStr) -> tuple[tuple[str, str] | None, str]:
     bare = urlunsplit((parts.scheme, host, parts.path.rstrip("/"), "", ""))
     login = None
     if parts.username is not None:
-        login = (
-            httpx.URL(url.get_secret_value()).username,
-            httpx.URL(url.get_secret_value()).password,
-        )
+        login = unquote(parts.username), unquote(parts.password or "")
     return login, bare.removesuffix("/api")
 
 

@@ -22,7 +22,7 @@ from amqp_agents.cli.letters import (
     told_in_full,
 )
 from amqp_agents.cli.looks import ensure_safe, warn_of_looks
-from amqp_agents.cli.output import note, progress, say, say_json, say_table
+from amqp_agents.cli.output import counted, note, progress, say, say_json, say_table
 from amqp_agents.cli.target import DEFAULT_FILE, load_desired
 from amqp_agents.config import Settings, load_settings
 from amqp_agents.dead_letters import DeadLetterFacts, Replay
@@ -126,7 +126,7 @@ def replay(  # noqa: PLR0913 - one parameter for each option
         told = f"replayed message {message_id} to agent {agent}"
     else:
         count = _replay_all(settings, agent, rate=rate, yes=yes)
-        told = f"replayed {count} dead letters of agent {agent}"
+        told = f"replayed {counted(count, 'dead letter')} of agent {agent}"
     if as_json:
         say_json({"agent": agent, "replayed": count, "message_id": message_id})
     else:
@@ -191,7 +191,7 @@ async def _replay_one(settings: Settings, agent: str, message_id: str) -> int:
 def _replay_all(settings: Settings, agent: str, *, rate: float, yes: bool) -> int:
     total = run_async(_depth(settings, agent))
     if total and not yes:
-        question = f"Send {total} dead letters back to agent {agent}?"
+        question = f"Send {counted(total, 'dead letter')} back to agent {agent}?"
         if not typer.confirm(question, err=True):
             raise AgentError("nothing was replayed; say --yes to replay without being asked")
     return run_async(_replay_many(settings, agent, total, rate)) if total else 0

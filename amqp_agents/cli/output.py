@@ -14,6 +14,8 @@ from rich.text import Text
 
 from amqp_agents.cli.sentences import printable
 
+BORDERS, LAST = 3, 24  # the room a column's frame takes, and the least the last column gets
+
 Advance = Callable[[], None]
 
 
@@ -59,14 +61,20 @@ def say_pretty(value: Any) -> None:
 
 
 def say_table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-    """Print rows: a table on a terminal, else aligned columns that nothing cuts."""
+    """Print rows: a table where a person looks and it fits, else aligned columns.
+
+    The last column may be wrapped in a table; nothing is ever cut.
+    """
     target = console()
     clean = [[printable(cell).replace("\n", " ") for cell in row] for row in rows]
-    if not target.is_terminal:
+    widths = [max(map(len, column)) for column in zip(columns, *clean, strict=True)]
+    if not target.is_terminal or sum(widths[:-1]) + BORDERS * len(widths) + LAST > target.width:
         for line in aligned([list(columns), *clean]):
             say(line)
         return
-    table = Table(*columns, header_style="bold")
+    table = Table(header_style="bold")
+    for name in columns:
+        table.add_column(name, no_wrap=name != columns[-1], overflow="fold")
     for row in clean:
         table.add_row(*(Text(cell, overflow="fold") for cell in row))
     target.print(table)
@@ -102,6 +110,15 @@ def progress(what: str, total: int) -> Iterator[Advance]:
     with bar:
         task = bar.add_task(what, total=total)
         yield lambda: bar.advance(task)
+
+
+def counted(number: int, what: str) -> str:
+    """Return how many of something there are.
+
+    >>> counted(1, "dead letter"), counted(3, "dead letter")
+    ('1 dead letter', '3 dead letters')
+    """
+    return f"{number} {what}{'' if number == 1 else 's'}"
 
 
 def span(seconds: float) -> str:

@@ -27,40 +27,50 @@ HELP = with_examples(
 SUPERVISOR_AFTER_GRACE_SECONDS = 4.0
 
 
+Target = Annotated[
+    str,
+    typer.Argument(
+        metavar="MODULE:APP",
+        help="Where the AgentApp is; the working directory is importable.",
+        show_default=False,
+    ),
+]
+Declare = Annotated[
+    bool, typer.Option("--declare", help="Create what is missing on the broker first.")
+]
+Workers = Annotated[
+    int | None,
+    typer.Option(
+        min=1, max=256, help="Processes, each restarted when it dies.", show_default=False
+    ),
+]
+Reload = Annotated[
+    bool, typer.Option("--reload", help="Restart when a .py file below here changes.")
+]
+Grace = Annotated[
+    float | None,
+    typer.Option(
+        min=0,
+        max=86_400,
+        help="Seconds that running handlers get to finish; AMQP_AGENTS_GRACE_SECONDS, or 30.",
+        show_default=False,
+    ),
+]
+LogLevel = Annotated[Level, typer.Option(help="How much is logged to stderr.")]
+LogJson = Annotated[bool, typer.Option("--log-json", help="Log JSON, a line each.")]
+Supervised = Annotated[int | None, typer.Option(hidden=True)]
+
+
 def run(  # noqa: PLR0913 - one parameter for each option
-    target: Annotated[
-        str,
-        typer.Argument(
-            metavar="MODULE:APP",
-            help="Where the AgentApp is; the working directory is importable.",
-            show_default=False,
-        ),
-    ],
-    declare: Annotated[
-        bool, typer.Option("--declare", help="Create what is missing on the broker first.")
-    ] = False,
+    target: Target,
+    declare: Declare = False,
     url: Url = None,
-    workers: Annotated[
-        int | None,
-        typer.Option(
-            min=1, max=256, help="Processes, each restarted when it dies.", show_default=False
-        ),
-    ] = None,
-    reload: Annotated[
-        bool, typer.Option("--reload", help="Restart when a .py file below here changes.")
-    ] = False,
-    grace: Annotated[
-        float | None,
-        typer.Option(
-            min=0,
-            max=86_400,
-            help="Seconds that running handlers get to finish; AMQP_AGENTS_GRACE_SECONDS, or 30.",
-            show_default=False,
-        ),
-    ] = None,
-    log_level: Annotated[Level, typer.Option(help="How much is logged to stderr.")] = Level.INFO,
-    log_json: Annotated[bool, typer.Option("--log-json", help="Log JSON, a line each.")] = False,
-    supervised: Annotated[int | None, typer.Option(hidden=True)] = None,
+    workers: Workers = None,
+    reload: Reload = False,
+    grace: Grace = None,
+    log_level: LogLevel = Level.INFO,
+    log_json: LogJson = False,
+    supervised: Supervised = None,
     as_json: AsJson = False,
 ) -> None:
     """Run the agents of an app until a signal."""

@@ -12,7 +12,7 @@ from amqp_agents.cli.connecting import AsJson, Url, connected, management_of, ru
 from amqp_agents.cli.examples import with_examples
 from amqp_agents.cli.findings import WORDS, management_fault, told_of
 from amqp_agents.cli.group import DIFFERENCES
-from amqp_agents.cli.output import note, progress, say, say_json
+from amqp_agents.cli.output import counted, note, progress, say, say_json
 from amqp_agents.cli.target import load_desired
 from amqp_agents.config import Settings, load_settings
 from amqp_agents.errors import TopologyConflictError
@@ -83,7 +83,7 @@ def check(target: Desired = None, url: Url = None, as_json: AsJson = False) -> N
             say(told_of(change))
         if unseen:
             note(f"limits were compared as arguments, bindings could not be seen: {unseen}")
-        say(f"{len(changes)} differences: {MEND}" if changes else "no differences")
+        say(f"{counted(len(changes), 'difference')}: {MEND}" if changes else "no differences")
     if changes:
         raise typer.Exit(DIFFERENCES)
 

@@ -2,8 +2,9 @@
 
 import asyncio
 import struct
+import time
 from collections import Counter
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 
 import pytest
 from pydantic import BaseModel
@@ -19,11 +20,11 @@ from amqp_agents import (
     agent,
 )
 from amqp_agents.agent import Agent
-from amqp_agents.brokers.base import Broker, Publishing
+from amqp_agents.brokers.base import Broker
 from amqp_agents.dead_letters import Replay, browsing, listed
 from amqp_agents.pipeline import Delivery
 from amqp_agents.protocol import encode
-from amqp_agents.topology.names import DIRECT, EVENTS, dead_letter_queue, event_key, inbox
+from amqp_agents.topology.names import DIRECT, dead_letter_queue, inbox
 from tests.conformance.waiting import until_depth
 from tests.nodes.rawpub import long, properties, publish_raw, short, table
 
@@ -134,36 +135,28 @@ async def test_looking_fifty_times_loses_nothing(app_url: str) -> None:
 async def test_a_dead_letter_older_than_its_ttl_is_replayed_to_its_agent_only(
     app_url: str,
 ) -> None:
-    first, second = Agent("first"), Agent("second")
     handled: asyncio.Queue[tuple[str, str]] = asyncio.Queue()
+    refusing = True
 
-    @first.on_event("ticket.closed")
-    async def on_first(note: Note) -> None:
-        handled.put_nowait(("first", note.text))
+    def listener(name: str) -> Agent:
+        listener = Agent(name)
 
-    @second.on_event("ticket.closed")
-    async def on_second(note: Note) -> None:
-        handled.put_nowait(("second", note.text))
+        @listener.on_event("ticket.closed")
+        async def on_closed(note: Note) -> None:
+            if refusing:
+                raise PermissionDeniedError("not now")
+            handled.put_nowait((name, note.text))
 
-    old = datetime.now(UTC) - timedelta(hours=1)
-    event = AgentMessage(
-        sender="somebody",
-        message_type="event",
-        intent="ticket.closed",
-        payload={"text": "old"},
-        timestamp=old,
-        ttl=60,
-    )
-    body, properties_ = encode(event, now=old.timestamp())
-    async with AgentApp([first, second]).test(app_url) as client:
+        return listener
+
+    async with AgentApp([listener("first"), listener("second")]).test(app_url) as client:
         broker = client.broker
-        await broker.publish(
-            Publishing(EVENTS, event_key("ticket.closed"), body, properties_), timeout_seconds=5
-        )
-        for name in ("first", "second"):
-            (letter,) = await resting(broker, name, 1)
-            assert letter.properties.headers["aa-fault-type"] == "ExpiredMessageError"
-        assert handled.empty()
+        await client.publish(Outgoing(Note(text="old"), event="ticket.closed", ttl=2))
+        expires = time.monotonic() + 2
+        (letter,) = await resting(broker, "first", 1)
+        await resting(broker, "second", 1)
+        refusing = False
+        await asyncio.sleep(expires - time.monotonic())
 
         replay = Replay(broker, client.publisher, "first")
         assert await replay.all(10) == 1
@@ -174,7 +167,7 @@ async def test_a_dead_letter_older_than_its_ttl_is_replayed_to_its_agent_only(
         assert sorted(both) == [("first", "new"), ("second", "new")]
         await until_depth(broker, dead_letter_queue("first"), 0)
         (kept,) = await resting(broker, "second", 1)
-        assert kept.body == body
+        assert kept.body == letter.body
         assert handled.empty()
 
 

@@ -47,7 +47,7 @@ class Holding:
                     await call()
         except (ConnectionLost, TimeoutError, library.AMQPChannelError):
             self._tally.lost_settlements += 1
-            log.warning("settlement_lost queue=%s: it will be delivered again", queue)
+            log.debug("settlement_lost queue=%s", queue)
             return False
         finally:
             self._unsettled -= 1

@@ -124,8 +124,13 @@ class Program:
         )
         return Ended(done.returncode, done.stdout, done.stderr, time.monotonic() - since)
 
-    def start(self, *arguments: str, env: Mapping[str, str] | None = None) -> Running:
-        """Start a command that goes on; it is killed at the end of the test."""
+    def start(
+        self, *arguments: str, env: Mapping[str, str] | None = None, read_out: bool = True
+    ) -> Running:
+        """Start a command that goes on; it is killed at the end of the test.
+
+        Without `read_out` nobody is at the other end of its standard output.
+        """
         process = subprocess.Popen(
             self._command(arguments),
             cwd=self.folder,
@@ -135,6 +140,9 @@ class Program:
             stderr=subprocess.PIPE,
             text=True,
         )
+        if not read_out and process.stdout is not None:
+            process.stdout.close()
+            process.stdout = None
         running = Running(process)
         self.started.append(running)
         return running

@@ -1,5 +1,6 @@
 """`amqp-agents run`: start, answer, drain, and every way of being told to end."""
 
+import json
 import signal
 import socket
 from collections.abc import Iterator
@@ -174,8 +175,6 @@ def test_without_management_limits_become_arguments_and_the_start_says_so(
 
 
 def test_logs_are_json_lines_when_asked_for(program: Program) -> None:
-    import json
-
     running = serving(program, "--log-json")
     program("call", "quality_agent", '{"text": 3}')
     running.until('"event": "delivery_dead"')
