@@ -119,13 +119,15 @@ class Consumer:
             return delivery, DRAINING
         running = self._telemetry.metrics.handlings.labels(self.agent.name)
         running.inc()
+        task = asyncio.current_task()
         try:
             delivery = self._read(delivery)
             return delivery, _checked(await self._handler(delivery))
-        except GeneratorExit:
-            raise
+        except GeneratorExit as ended:
+            if not _runs(task):  # the loop is gone, and what never finished is closed
+                raise
+            return delivery, self._judged(_failed(ended), delivery)
         except asyncio.CancelledError:
-            task = asyncio.current_task()
             if task is None or task.cancelling():
                 raise
             return delivery, self._judged(
@@ -134,10 +136,7 @@ class Consumer:
         except Exception as error:
             return delivery, self._judged(error, delivery)
         except BaseException as error:  # sys.exit() in a handler must not end the worker
-            what = f"{type(error).__name__}: {text_of(error)}"
-            failed = DependencyFailedError(f"the handler raised {what}")
-            failed.__cause__ = error
-            return delivery, self._judged(failed, delivery)
+            return delivery, self._judged(_failed(error), delivery)
         finally:
             running.dec()
 
@@ -157,6 +156,19 @@ class Consumer:
             policy=self.agent.retry,
             life_seconds=delivery.life_seconds(self._broker.clock.time()),
         )
+
+
+def _runs(task: "asyncio.Task[object] | None") -> bool:
+    try:
+        return asyncio.current_task() is task
+    except RuntimeError:
+        return False
+
+
+def _failed(error: BaseException) -> DependencyFailedError:
+    failed = DependencyFailedError(f"the handler raised {type(error).__name__}: {text_of(error)}")
+    failed.__cause__ = error
+    return failed
 
 
 def _checked(outcome: object) -> Outcome:

@@ -132,9 +132,25 @@ def settings_told(topology: Topology, version: tuple[int, int], *, by_policies: 
         if policy.min_version <= version
     )
     if by_policies:
-        return f"settings by policies (management API), changeable at any time: {settings}"
-    # As an argument, "no limit" cannot be said before 4.0, and is the default there.
-    return f"settings by arguments, fixed for the life of a queue: {settings}"
+        told = f"settings by policies (management API), changeable at any time: {settings}"
+    else:  # as an argument, "no limit" cannot be said before 4.0, and is the default there
+        told = f"settings by arguments, fixed for the life of a queue: {settings}"
+    return f"{told}; {priorities_told(version)}"
+
+
+def priorities_told(version: tuple[int, int]) -> str:
+    """Return what a quorum queue of this RabbitMQ makes of priorities.
+
+    Source: RabbitMQ documentation, "Quorum Queues", message priorities.
+
+    >>> priorities_told((3, 13))
+    'priorities: delivered by arrival, RabbitMQ before 4.0 orders no quorum queue'
+    """
+    if version < (4, 0):
+        return "priorities: delivered by arrival, RabbitMQ before 4.0 orders no quorum queue"
+    if version < (4, 3):
+        return "priorities: two classes, 1 to 4 before the others, about two to one"
+    return "priorities: each of 1 to 9 by itself, 1 first"
 
 
 async def _apply(desired: Topology, settings: Settings) -> dict[str, Any]:

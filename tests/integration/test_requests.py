@@ -4,6 +4,7 @@ import asyncio
 import statistics
 import time
 from collections.abc import AsyncIterator, Awaitable
+from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -31,6 +32,8 @@ from tests.nodes.node import Node
 from tests.nodes.proxy import Proxy
 
 pytestmark = pytest.mark.rabbitmq
+
+SCHEDSTAT = Path("/proc/self/schedstat")
 
 
 @pytest.fixture
@@ -71,6 +74,17 @@ def late_replies(client: Client) -> float:
     return client.telemetry.metrics.registry.get_sample_value("amqp_agents_late_replies_total") or 0
 
 
+def cpu_wait_seconds() -> float:
+    """How long this thread has waited for a CPU that other programs held; 0 on a quiet machine.
+
+    Source: Linux, Documentation/scheduler/sched-stats.rst, /proc/<pid>/schedstat.
+    """
+    try:
+        return int(SCHEDSTAT.read_text().split()[1]) / 1e9
+    except OSError:
+        return 0.0  # not told here: the median of the tries has to do
+
+
 async def ended(asking: Awaitable[Any]) -> tuple[float, Any]:
     """How long a request took, and its answer or its error."""
     began = time.monotonic()
@@ -82,19 +96,15 @@ async def test_fifty_parallel_requests_take_little_longer_than_one(client: Clien
     await client.request("steady", Question())
 
     async def all_fifty() -> float:
-        began = time.monotonic()
+        began, stolen = time.monotonic(), cpu_wait_seconds()
         answers = await asyncio.gather(
             *(client.request("steady", {"number": n}, returns=Answer) for n in range(50))
         )
         assert [answer.number for answer in answers] == list(range(50))
-        return time.monotonic() - began
+        return time.monotonic() - began - (cpu_wait_seconds() - stolen)
 
-    # Some tries are slow on a machine that has other work: the median of the last three
-    # counts, and the bound stays as it is.
     tries = [await all_fifty() for _ in range(3)]
-    while statistics.median(tries[-3:]) >= 0.4 and len(tries) < 30:
-        tries.append(await all_fifty())
-    assert statistics.median(tries[-3:]) < 0.4, tries
+    assert statistics.median(tries) < 0.4, tries
 
 
 async def test_an_agent_nobody_declared_is_reported_at_once(client: Client) -> None:

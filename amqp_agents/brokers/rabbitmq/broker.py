@@ -12,7 +12,7 @@ from amqp_agents.brokers.management import Management
 from amqp_agents.brokers.rabbitmq import decoders
 from amqp_agents.brokers.rabbitmq.address import management_url, parse_address
 from amqp_agents.brokers.rabbitmq.browsing import RabbitMQBrowser
-from amqp_agents.brokers.rabbitmq.consuming import ConsumerOptions, RabbitMQSubscription
+from amqp_agents.brokers.rabbitmq.consuming import ConsumerOptions
 from amqp_agents.brokers.rabbitmq.declaring import Declarer
 from amqp_agents.brokers.rabbitmq.faults import quieten_library, reply_text
 from amqp_agents.brokers.rabbitmq.leases import Tally
@@ -20,6 +20,7 @@ from amqp_agents.brokers.rabbitmq.link import Link
 from amqp_agents.brokers.rabbitmq.publishing import Publisher
 from amqp_agents.brokers.rabbitmq.replies import ReplyOpener
 from amqp_agents.brokers.rabbitmq.session import CLOSE_SECONDS
+from amqp_agents.brokers.rabbitmq.subscribing import RabbitMQSubscription
 from amqp_agents.clock import Clock, SystemClock
 from amqp_agents.config import Settings
 from amqp_agents.errors import BrokerConnectionError, BrokerError, ConfigurationError

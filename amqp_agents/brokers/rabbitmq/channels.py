@@ -87,7 +87,7 @@ class ChannelSet:
         if question is None:
             question = self._exchanges[name] = asyncio.create_task(self._ask(name))
             question.add_done_callback(lambda ended: self._keep_yes(name, ended))
-        return await asyncio.shield(question)
+        return question.result() if question.done() else await asyncio.shield(question)
 
     def forget_exchange(self, name: str) -> None:
         """Ask again at the next publish."""

@@ -5,11 +5,12 @@ from aiormq.abc import AbstractChannel
 
 from amqp_agents.brokers.base import OnDelivery, Publishing
 from amqp_agents.brokers.rabbitmq.channels import ChannelSet, PublishChannel
-from amqp_agents.brokers.rabbitmq.consuming import ConsumerOptions, RabbitMQSubscription
+from amqp_agents.brokers.rabbitmq.consuming import ConsumerOptions
 from amqp_agents.brokers.rabbitmq.faults import APPLY_REMEDY, ConnectionLost, reply_text
 from amqp_agents.brokers.rabbitmq.leases import Tally
 from amqp_agents.brokers.rabbitmq.link import Link
 from amqp_agents.brokers.rabbitmq.publishing import ChannelSource, Publisher
+from amqp_agents.brokers.rabbitmq.subscribing import RabbitMQSubscription
 from amqp_agents.errors import BrokerError, TopologyMissingError
 from amqp_agents.topology import names
 from amqp_agents.topology.layout import reply_topology
