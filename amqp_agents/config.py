@@ -24,7 +24,8 @@ class RetryPolicy(BaseModel):
 class Settings(BaseSettings):
     """What a process needs to know before it connects.
 
-    Every field is an environment variable: `url` is `AMQP_AGENTS_URL`, and so on.
+    Every field is an environment variable: `url` is `AMQP_AGENTS_URL`, and so on. A URL may
+    name several hosts, separated by commas; they are tried in random order.
     """
 
     model_config = SettingsConfigDict(env_prefix="AMQP_AGENTS_", frozen=True, extra="ignore")

@@ -78,10 +78,14 @@ def decode(
 
 def _dump(message: AgentMessage) -> bytes:
     wire = message.wire()
-    for name, value in wire.items():
-        if name != "payload":  # sealing has looked at it
-            check_json(value, at=name)
-    return json.dumps(wire, ensure_ascii=False, separators=(",", ":")).encode()
+    check_json(wire.get("metadata"), at="metadata")  # sealing has looked at the payload
+    try:
+        text = json.dumps(wire, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+        return text.encode()
+    except (ValueError, TypeError, RecursionError):
+        for name, value in wire.items():
+            check_json(value, at=name)  # names the place
+        raise
 
 
 def _verify(message: AgentMessage, *, plain: bool) -> None:
