@@ -113,6 +113,7 @@ class AsyncPublisher:
         except UnroutableMessageError as error:
             if where.exchange != names.DIRECT or "exchange not found" in str(error):
                 raise
+            self._telemetry.unroutable(message)
             raise UnroutableMessageError(
                 f"agent {where.routing_key!r} has no queue on this broker; start it with "
                 "'amqp-agents run --declare' or declare it with 'amqp-agents topology apply'"

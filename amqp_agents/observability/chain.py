@@ -12,6 +12,7 @@ from amqp_agents.protocol import AgentMessage, MessageType
 from amqp_agents.topology.names import dead_letter_queue
 
 SENT, RETRIED, DEAD_LETTERED = "sent", "retried", "dead-lettered"
+UNROUTABLE = "unroutable"
 REPLIES = (MessageType.RESPONSE, MessageType.ERROR)
 LABEL_CHARACTERS = 120
 
@@ -86,7 +87,8 @@ def mermaid_sequence(entries: Iterable[Entry]) -> str:
     """Return the chain as a Mermaid sequence diagram; arrows carry the numbers of the table.
 
     Requests and other addressed messages are solid, answers dashed, events open-headed, one
-    arrow per agent that took them; a retry is a note, a dead letter a cross.
+    arrow per agent that took them; a retry is a note, a dead letter a cross, and so is a message
+    to an agent that nobody declared.
 
     >>> ask = AgentMessage(sender="a", recipient="b", message_type="request", intent="review")
     >>> print(mermaid_sequence([Entry(5.0, "sent", "a", ask)]))
@@ -117,6 +119,8 @@ def _arrows(link: _Link) -> list[_Step]:
     arrow = "-->>" if message.message_type in REPLIES else "->>"
     if message.recipient is None:
         arrow = "-)"
+    if any(entry.what == UNROUTABLE for entry in link.entries):
+        arrow, label = "-x", f"{label} ({UNROUTABLE})"
     return [(sender, arrow, recipient, label) for recipient in link.recipients]
 
 
@@ -168,7 +172,7 @@ def _label(text: str) -> str:
 
 
 def _outcome(entry: Entry) -> str:
-    told = f"{entry.what} by {entry.by}"
+    told = entry.what if entry.what == UNROUTABLE else f"{entry.what} by {entry.by}"
     return f"{told}: {entry.note}" if entry.note else told
 
 

@@ -12,8 +12,8 @@ from amqp_agents.protocol import AgentMessage
 class Entry:
     """One thing that happened to one message.
 
-    `what` is "sent", or the outcome of a handling: "handled", "retried", "dead-lettered",
-    "released", "ignored"; `by` is who did it.
+    `what` is "sent" or "unroutable", or the outcome of a handling: "handled", "retried",
+    "dead-lettered", "released", "ignored"; `by` is who did it.
     """
 
     at: float

@@ -51,6 +51,10 @@ class Telemetry:
         """A message is on its way for the first time; copies of it that wait or rest are not."""
         self._record("sent", message.sender.agent_id, message, f"{exchange} {routing_key}")
 
+    def unroutable(self, message: AgentMessage) -> None:
+        """A message came back: nobody declared its recipient."""
+        self._record("unroutable", message.sender.agent_id, message, "no such agent")
+
     def publish_failed(self, message_id: str, exchange: str, error: AgentError) -> None:
         """A publish ended without a confirm."""
         self.metrics.publishes.labels(exchange, type(error).__name__).inc()

@@ -1,5 +1,6 @@
 """A vhost for each file of cases, and one for each test that needs its own."""
 
+import os
 from collections.abc import AsyncIterator, Iterator
 
 import pytest
@@ -45,3 +46,9 @@ async def stage(shared_place: Place) -> AsyncIterator[Stage]:
     async with on_stage(shared_place, work, neighbour, failing) as stage:
         yield stage
         await nothing_left(stage, "work", "neighbour", "failing")
+
+
+@pytest.fixture(scope="session")
+def node_version() -> str:
+    """Which RabbitMQ a test starts when it needs a node of its own to break."""
+    return os.environ.get("AMQP_AGENTS_TEST_VERSION", "system")

@@ -2,6 +2,7 @@
 
 import io
 import json
+from pathlib import Path
 
 import pytest
 from rich.console import Console
@@ -11,14 +12,15 @@ from amqp_agents.demo import story
 from amqp_agents.demo.agents import history
 
 ARROWS = (
-    "->>p3: 4. task.request review_reply_risk",
-    "-->>p2: 5. task.result review_reply_risk",
-    "->>p4: 6. task.request collect_missing_fact",
-    "Note over p4: retried, attempt 1, again in 1 s",
-    "-xp5: dead-lettered, INVALID_PAYLOAD",
-    "-->>p2: 9. task.error create_coupon",
-    "->>p6: 10. action.preview approve_action",
-    "p6->>p2: 11. approval.decision approval.decided",
+    "-xp3: 2. task.request (unroutable)",
+    "->>p4: 5. task.request review_reply_risk",
+    "-->>p2: 6. task.result review_reply_risk",
+    "->>p5: 7. task.request collect_missing_fact",
+    "Note over p5: retried, attempt 1, again in 1 s",
+    "-xp6: dead-lettered, INVALID_PAYLOAD",
+    "-->>p2: 10. task.error create_coupon",
+    "->>p7: 11. action.preview approve_action",
+    "p7->>p2: 12. approval.decision approval.decided",
 )
 
 
@@ -68,3 +70,9 @@ async def test_it_plays_on_rabbitmq_again_and_again_in_one_vhost(vhost_url):
         code, printed = await played(vhost_url, as_json=True)
         assert code == 0
         check_pictures(json.loads(printed))
+
+
+async def test_the_picture_in_the_readme_is_what_the_demo_draws():
+    _, printed = await played(None, as_json=True)
+    readme = (Path(__file__).parents[2] / "README.md").read_text()
+    assert json.loads(printed)["mermaid"].strip() in readme

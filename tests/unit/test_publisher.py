@@ -159,7 +159,7 @@ async def test_an_agent_without_a_queue_is_known_at_once_with_the_mend(desk: Des
     ):
         await desk.publisher.publish(desk.message(recipient="b"))
     assert desk.counted("agent.direct", "UnroutableMessageError") == 1
-    assert desk.journal.entries == []
+    assert [(entry.what, entry.by) for entry in desk.journal.entries] == [("unroutable", "s")]
 
 
 async def test_a_vhost_without_a_topology_is_told_as_such() -> None:

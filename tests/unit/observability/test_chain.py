@@ -142,3 +142,13 @@ def test_messages_that_name_each_other_as_their_cause_are_each_told_once():
     two = event(intent="a.c", message_id="2", causality={"parent_message_id": "1"})
     rows = chain_table([Entry(1.0, "sent", "desk", one), Entry(2.0, "sent", "desk", two)])
     assert sorted(row.message_id for row in rows) == ["1", "2"]
+
+
+def test_a_message_to_an_agent_nobody_declared_is_drawn_as_a_cross() -> None:
+    ask = AgentMessage(sender="a", recipient="nobody", message_type="request", intent="x")
+    entries = [Entry(1.0, "unroutable", "a", ask, "no such agent")]
+
+    (row,) = chain_table(entries)
+
+    assert (row.recipients, row.outcomes) == (("nobody",), ("unroutable: no such agent",))
+    assert "p1-xp2: 1. task.request x (unroutable)" in mermaid_sequence(entries)
