@@ -17,7 +17,7 @@ from amqp_agents.pipeline import ATTEMPT_HEADER, Delivery
 from amqp_agents.protocol import CLOCK_HEADER, carriable
 from amqp_agents.protocol.error_payload import clipped, text_of
 from amqp_agents.protocol.limits import MAX_SHORT_BYTES
-from amqp_agents.protocol.properties import Properties
+from amqp_agents.protocol.properties import Properties, belongs_to_one_hop
 from amqp_agents.topology import names
 from amqp_agents.topology.delays import (
     MAX_DELAY_SECONDS,
@@ -44,7 +44,6 @@ SHORT_PROPERTIES = (
     "type",
     "app_id",
 )
-BROKER_HEADERS = ("x-death", "x-first-death-", "x-last-death-", "x-delivery-", "x-acquired-")
 
 
 def retry_copy(
@@ -126,7 +125,7 @@ def _carriable(headers: Mapping[str, Any]) -> dict[str, Any]:
     kept: dict[str, Any] = {}
     room = MAX_FOREIGN_BYTES
     for key, value in sorted(headers.items(), key=lambda item: not item[0].startswith("aa-")):
-        if key.startswith(BROKER_HEADERS):
+        if belongs_to_one_hop(key):
             continue
         written = carriable({key: value}) or carriable({key: clipped(str(value), 1_000)})
         room -= len(key.encode()) + len(str(value).encode("utf-8", "replace")) + 8

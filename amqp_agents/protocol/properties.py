@@ -30,3 +30,19 @@ class Properties:
     type: str | None = None
     user_id: str | None = None
     app_id: str | None = None
+
+
+_ONE_HOP = frozenset({"x-delivery-count", "x-acquired-count", "CC", "BCC"})
+_ONE_HOP_PREFIXES = ("x-death", "x-first-death-", "x-last-death-")
+
+
+def belongs_to_one_hop(header: str) -> bool:
+    """Return whether a header tells of one message's way, and is copied onto no other.
+
+    RabbitMQ 3.10 takes a copied `x-death` for the new message's own past and drops that
+    message as a cycle, silently; CC and BCC would reroute it.
+
+    >>> belongs_to_one_hop("x-death"), belongs_to_one_hop("x-tenant")
+    (True, False)
+    """
+    return header in _ONE_HOP or header.startswith(_ONE_HOP_PREFIXES)

@@ -7,11 +7,7 @@ from enum import StrEnum
 from typing import Any
 
 from amqp_agents.pipeline import Delivery
-from amqp_agents.protocol.properties import Properties
-
-# What a broker wrote about another message is no part of this one; CC and BCC would reroute it.
-_NEVER_COPIED = frozenset({"x-delivery-count", "x-acquired-count", "CC", "BCC"})
-_NEVER_COPIED_PREFIXES = ("x-death", "x-first-death-", "x-last-death-")
+from amqp_agents.protocol.properties import Properties, belongs_to_one_hop
 
 
 class Reason(StrEnum):
@@ -56,7 +52,7 @@ def as_on_wire(properties: Properties) -> Properties:
     headers = {
         name: _second(value) if isinstance(value, datetime) else value
         for name, value in properties.headers.items()
-        if name not in _NEVER_COPIED and not name.startswith(_NEVER_COPIED_PREFIXES)
+        if not belongs_to_one_hop(name)
     }
     stamp = properties.timestamp
     return replace(properties, headers=headers, timestamp=None if stamp is None else _second(stamp))

@@ -9,7 +9,7 @@ from pamqp import commands
 from amqp_agents.brokers.base import Publishing
 from amqp_agents.brokers.rabbitmq.decoders import readable
 from amqp_agents.pipeline import Delivery
-from amqp_agents.protocol.properties import Properties
+from amqp_agents.protocol.properties import Properties, belongs_to_one_hop
 
 _PERSISTENT, _TRANSIENT = 2, 1
 _LARGEST_EXPIRATION_MS = 2**32 - 1
@@ -26,11 +26,6 @@ _READ = (
     "user_id",
     "app_id",
 )
-
-# Written by brokers about the way of one message. Copied onto another, RabbitMQ 3.10 takes
-# it for the new message's own past and drops that as a cycle; CC and BCC reroute it.
-_NEVER_COPIED = frozenset({"x-delivery-count", "x-acquired-count", "CC", "BCC"})
-_NEVER_COPIED_PREFIXES = ("x-death", "x-first-death-", "x-last-death-")
 
 
 class OutgoingProperties(commands.Basic.Properties):
@@ -77,9 +72,7 @@ def outgoing_headers(properties: Properties) -> dict[str, Any]:
     {'kept': 1}
     """
     return {
-        key: value
-        for key, value in properties.headers.items()
-        if key not in _NEVER_COPIED and not str(key).startswith(_NEVER_COPIED_PREFIXES)
+        key: value for key, value in properties.headers.items() if not belongs_to_one_hop(str(key))
     }
 
 
