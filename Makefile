@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 SYNC := VIRTUAL_ENV=$(VENV) $(BIN)/uv sync --frozen --active --inexact --quiet
 
 .DEFAULT_GOAL := help
-.PHONY: help demo check test test-unit bench format clean
+.PHONY: help demo check test test-unit cases bench format clean
 
 help: ## list these commands
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/ —/' | sort
@@ -26,6 +26,9 @@ test: $(VENV)/.dev ## every test, on a real RabbitMQ (AMQP_AGENTS_TEST_URL, else
 
 test-unit: $(VENV)/.dev ## the tests that need no broker
 	$(BIN)/pytest -q amqp_agents tests/unit
+
+cases: $(VENV)/.dev ## real bug reports as tests, and their table (docs/field-cases.md); VERSIONS="3.10 4.0"
+	$(BIN)/python -m tests.cases $(VERSIONS)
 
 bench: $(VENV)/.dev ## publish, consume and request rates beside raw aio-pika
 	$(BIN)/python -m tests.benchmarks

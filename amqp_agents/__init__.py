@@ -10,11 +10,13 @@ from amqp_agents.context import Caller, Context, Outgoing
 from amqp_agents.errors import (
     AgentCommunicationError,
     AgentError,
+    BrokerConnectionError,
     BrokerError,
     ConfigurationError,
     DependencyFailedError,
     ErrorCode,
     NonRetryableError,
+    OutcomeUnknownError,
     PermissionDeniedError,
     RequestTimeoutError,
     RetryLater,
@@ -22,6 +24,7 @@ from amqp_agents.errors import (
 )
 from amqp_agents.injection import RawMessage
 from amqp_agents.observability import MemoryJournal
+from amqp_agents.pipeline import Delivery, Middleware
 from amqp_agents.protocol import AgentMessage, HybridMessage, MessageType
 from amqp_agents.protocol.error_payload import ErrorPayload
 from amqp_agents.publisher import AsyncPublisher
@@ -34,11 +37,13 @@ __all__ = [
     "AgentMessage",
     "AsyncPublisher",
     "BoundHandler",
+    "BrokerConnectionError",
     "BrokerError",
     "Caller",
     "Client",
     "ConfigurationError",
     "Context",
+    "Delivery",
     "DependencyFailedError",
     "ErrorCode",
     "ErrorPayload",
@@ -46,7 +51,9 @@ __all__ = [
     "MemoryBroker",
     "MemoryJournal",
     "MessageType",
+    "Middleware",
     "NonRetryableError",
+    "OutcomeUnknownError",
     "Outgoing",
     "PermissionDeniedError",
     "RabbitMQBroker",

@@ -3,8 +3,6 @@
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, Concatenate, Generic, ParamSpec, Protocol, TypeVar, overload
 
-from pydantic import BaseModel
-
 from amqp_agents.config import RetryPolicy
 from amqp_agents.context import In, Out, Outgoing, Target
 from amqp_agents.errors import ConfigurationError, DuplicateAgentError
@@ -201,12 +199,6 @@ def agent(
         retry=retry,
         time_limit_seconds=time_limit_seconds,
     )._declare(Handles(None))
-
-
-def payload_model(target: Target[Any, Any]) -> type[BaseModel]:
-    """Return the model of a target's question."""
-    model: type[BaseModel] = target.input_type
-    return model
 
 
 def _prefetch(name: str, option: str, value: int) -> int:

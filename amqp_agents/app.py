@@ -80,8 +80,8 @@ class AgentApp:
             if self.lifespan is not None:
                 await resources.enter_async_context(self.lifespan())
             serving = self.serving(broker, settings)
-            await serving.start()
             resources.push_async_callback(serving.drain, 1.0)
+            await serving.start()
             client = Client(broker, name=name, settings=settings, telemetry=self.telemetry)
             await client.open()
             resources.push_async_callback(client.close)

@@ -3,6 +3,7 @@
 import asyncio
 import threading
 from collections.abc import AsyncIterator, Coroutine, Mapping
+from concurrent.futures import CancelledError
 from contextlib import asynccontextmanager
 from types import TracebackType
 from typing import Any, Self, TypeVar, overload
@@ -13,7 +14,7 @@ from amqp_agents.brokers.base import Broker
 from amqp_agents.brokers.rabbitmq import RabbitMQBroker
 from amqp_agents.config import Settings, load_settings
 from amqp_agents.context import In, Model, Out, Outgoing, Target, compose_message
-from amqp_agents.errors import ConfigurationError
+from amqp_agents.errors import BrokerConnectionError, ConfigurationError
 from amqp_agents.observability import Telemetry
 from amqp_agents.protocol import AgentMessage, AgentRef, MessageType, RecipientMode, WireLimits
 from amqp_agents.publisher import AsyncPublisher
@@ -150,6 +151,8 @@ async def connect(
     Raises: BrokerConnectionError that names the mend, TopologyMissingError if nothing was
         declared in the vhost yet.
     """
+    if url is not None and settings is not None:
+        raise ConfigurationError("give connect() a url or settings (which have one), not both")
     settings = load_settings(url=url) if settings is None else settings
     broker = RabbitMQBroker(settings, name=name)
     try:
@@ -233,9 +236,20 @@ class SyncClient:
         if self._loop.is_closed():
             work.close()
             raise ConfigurationError("this client is closed; make a new SyncClient")
-        return asyncio.run_coroutine_threadsafe(work, self._loop).result()
+        try:
+            return asyncio.run_coroutine_threadsafe(work, self._loop).result()
+        except CancelledError:
+            raise BrokerConnectionError("the client was closed while it waited") from None
+
+    async def _end_calls(self) -> None:
+        """Wake the threads that still wait for a call."""
+        calls = asyncio.all_tasks() - {asyncio.current_task()}
+        for call in calls:
+            call.cancel()
+        await asyncio.gather(*calls, return_exceptions=True)
 
     def _stop(self) -> None:
+        asyncio.run_coroutine_threadsafe(self._end_calls(), self._loop).result()
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join(timeout=5.0)
         self._loop.close()

@@ -25,6 +25,9 @@ class Clock(Protocol):
     def time(self) -> float:
         """Return seconds since the epoch (UTC)."""
 
+    def monotonic(self) -> float:
+        """Return seconds since some moment; it never goes back, so limits are measured with it."""
+
     @property
     def ahead_seconds(self) -> float:
         """How far it is ahead of the machine's own clock."""
@@ -84,6 +87,9 @@ class SystemClock:
     def time(self) -> float:
         return time.time()
 
+    def monotonic(self) -> float:
+        return time.monotonic()
+
     @property
     def ahead_seconds(self) -> float:
         return 0.0
@@ -115,6 +121,9 @@ class ManualClock:
 
     def time(self) -> float:
         return (time.time() if self._frozen_at is None else self._frozen_at) + self._offset
+
+    def monotonic(self) -> float:
+        return (time.monotonic() if self._frozen_at is None else 0.0) + self._offset
 
     @property
     def ahead_seconds(self) -> float:

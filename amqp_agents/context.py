@@ -20,6 +20,7 @@ from amqp_agents.protocol import (
 from amqp_agents.protocol.json_values import check_json, check_kept
 from amqp_agents.protocol.reading import invalid
 from amqp_agents.protocol.times import epoch_ms
+from amqp_agents.topology.names import checked_intent
 
 Result: TypeAlias = BaseModel | Mapping[str, Any] | None
 In = TypeVar("In", bound=BaseModel)
@@ -62,6 +63,9 @@ class Outgoing(Generic[AnyOut]):
         self.sensitivity = sensitivity
         if sum(target is not None for target in (to, event, broadcast)) > 1:
             raise ConfigurationError("an Outgoing has one target: to=, event= or broadcast=")
+        for told in (event, broadcast):
+            if told is not None:
+                checked_intent(told)
 
     @property
     def targeted(self) -> bool:

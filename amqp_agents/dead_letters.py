@@ -239,8 +239,7 @@ def _death(headers: Mapping[str, Any], inbox: str) -> Mapping[str, Any] | None:
 
 
 def _is_of(death: Mapping[str, Any], inbox: str) -> bool:
-    # After a migration the inbox is called as before, with "@2" behind it.
-    return (_text(death.get("queue")) or "").partition("@")[0] == inbox
+    return _text(death.get("queue")) == inbox
 
 
 def _origin(

@@ -220,13 +220,16 @@ class StaleVersionError(TaskStateError):
 
 
 class AgentCommunicationError(AgentError):
-    """Another agent answered a request with an error payload."""
+    """Another agent answered a request with an error payload.
+
+    A handler may raise it too, or its subclass: then this agent is the one that failed.
+    """
 
     def __init__(
         self,
         message: str,
         *,
-        failed_agent: str,
+        failed_agent: str | None = None,
         code: ErrorCode = ErrorCode.UNKNOWN,
         suggested_retry_after: int | None = None,
         details: Mapping[str, Any] | None = None,
@@ -235,11 +238,12 @@ class AgentCommunicationError(AgentError):
         self.suggested_retry_after = suggested_retry_after
         self.details: Mapping[str, Any] = details or {}
         self.retryable = not isinstance(self, NonRetryableError)
-        super().__init__(f"agent {failed_agent!r} answered {code.value}: {message}")
+        whose = "" if failed_agent is None else f"agent {failed_agent!r} answered {code.value}: "
+        super().__init__(f"{whose}{message}")
 
 
 class NonRetryableError(AgentCommunicationError):
-    """The other agent says that asking again cannot help."""
+    """Asking again cannot help: another agent says so, or a handler that raises it."""
 
 
 class RetryLater(Exception):  # noqa: N818 - a signal, as StopIteration is

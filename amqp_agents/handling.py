@@ -20,6 +20,7 @@ from amqp_agents.outcome import Ack, Outcome
 from amqp_agents.pipeline import Delivery, is_spread
 from amqp_agents.protocol import CLOCK_HEADER, AgentMessage, MessageType
 from amqp_agents.protocol.envelope import ReplyFields
+from amqp_agents.protocol.error_payload import validation_text
 from amqp_agents.protocol.selection import matches, project
 from amqp_agents.publisher import DEPTH_HEADER
 
@@ -178,15 +179,6 @@ def validated(handler: AnyHandler, message: AgentMessage) -> BaseModel:
             f"payload is not a {handler.input_type.__name__}: {validation_text(error)}"
         ) from None
     return model
-
-
-def validation_text(error: ValidationError) -> str:
-    """Return what is wrong with which field, without the values (they may be secret)."""
-    wrong = error.errors(include_input=False, include_url=False, include_context=False)
-    return "; ".join(
-        f"{'.'.join(str(part) for part in item['loc']) or 'payload'}: {item['msg']}"
-        for item in wrong[:10]
-    )
 
 
 def _checked_result(handler: AnyHandler, result: Any) -> dict[str, Any]:

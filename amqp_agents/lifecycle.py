@@ -4,6 +4,7 @@ import asyncio
 import logging
 from collections.abc import Callable, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack
+from functools import partial
 
 from amqp_agents import middleware as stack
 from amqp_agents.agent import Agent
@@ -20,7 +21,7 @@ from amqp_agents.protocol import WireLimits
 from amqp_agents.publisher import DEPTH_HEADER
 from amqp_agents.settling import Settling
 from amqp_agents.topology.model import Topology
-from amqp_agents.topology.plan import ChangeKind, ObjectKind
+from amqp_agents.topology.plan import Change, ChangeKind, ObjectKind
 
 logger = logging.getLogger("amqp_agents")
 
@@ -74,7 +75,7 @@ class Serving:
             agent,
             asking=self.client.requester,
             clock=self.broker.clock,
-            on_ignored=lambda delivery, why: self.telemetry.ignored(agent.name, delivery, why),
+            on_ignored=partial(self.telemetry.ignored, agent.name),
         )
         settling = Settling(
             agent,
@@ -96,23 +97,22 @@ class Serving:
         clock = self.broker.clock
         limit = agent.time_limit_seconds
         return [
-            stack.expiry(clock),
+            stack.expiry(clock, partial(self.telemetry.ignored, agent.name)),
             stack.poison(MAX_DELIVERIES),
             stack.hop_limit(MAX_DEPTH, DEPTH_HEADER),
             *([] if limit is None else [stack.time_limit(agent.name, limit, clock)]),
         ]
 
 
-async def ensure_topology(broker: Broker, topology: Topology, *, declare: bool) -> None:
-    """Create the topology (`declare`), or check that it is there.
+async def ensure_topology(broker: Broker, topology: Topology, *, declare: bool) -> Sequence[Change]:
+    """Create the topology (`declare`), or check that it is there; return what was or is missing.
 
     Policies are not required to run: without them the broker's own defaults apply.
 
     Raises: TopologyMissingError or TopologyConflictError naming every object and the mend.
     """
     if declare:
-        await broker.apply(topology)
-        return
+        return await broker.apply(topology)
     changes = await broker.plan(topology)
     conflicts = [c for c in changes if c.kind is ChangeKind.CONFLICT]
     if conflicts:
@@ -125,6 +125,7 @@ async def ensure_topology(broker: Broker, topology: Topology, *, declare: bool) 
     ]
     if missing:
         raise TopologyMissingError(shortened(missing), remedy=REMEDY)
+    return changes
 
 
 def shortened(names: Sequence[str], most: int = 5) -> list[str]:

@@ -54,9 +54,10 @@ class Delivery:
         )
 
     @property
-    def spread(self) -> bool:
-        """Whether it came as an event or a broadcast, to whoever listens."""
-        return self.message is not None and is_spread(self.message)
+    def announced(self) -> bool:
+        """Whether it is a broadcast or a heartbeat, which mean nothing once they are stale."""
+        kinds = (MessageType.BROADCAST, MessageType.HEARTBEAT)
+        return self.message is not None and self.message.message_type in kinds
 
 
 SPREAD = (MessageType.EVENT, MessageType.BROADCAST, MessageType.HEARTBEAT)

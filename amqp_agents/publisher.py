@@ -7,7 +7,7 @@ from datetime import timedelta
 from itertools import count
 from typing import Any
 
-from amqp_agents.brokers.base import Broker, Publishing
+from amqp_agents.brokers.base import Broker, Outlet, Publishing
 from amqp_agents.clock import Clock
 from amqp_agents.config import Settings
 from amqp_agents.errors import (
@@ -95,7 +95,7 @@ class AsyncPublisher:
         *,
         depth: int = 0,
         timeout_seconds: float | None = None,
-        via: Any = None,
+        via: Outlet | None = None,
     ) -> None:
         """Return once the broker has confirmed the message; tries again within the limit.
 
@@ -131,24 +131,29 @@ class AsyncPublisher:
         self._telemetry.published(message, where.exchange, where.routing_key)
 
     async def confirmed(
-        self, publishing: Publishing, *, timeout_seconds: float | None = None, via: Any = None
+        self,
+        publishing: Publishing,
+        *,
+        timeout_seconds: float | None = None,
+        via: Outlet | None = None,
     ) -> None:
         """Publish, and try again whatever may succeed later, until the limit."""
-        clock, door = self._broker.clock, self._broker if via is None else via
+        clock = self._broker.clock
+        outlet: Outlet = self._broker if via is None else via
         limit = self._timeout_seconds if timeout_seconds is None else timeout_seconds
-        end = clock.time() + limit
+        end = clock.monotonic() + limit
         unknown: OutcomeUnknownError | None = None
         for attempt in count():
-            one = min(max(0.0, end - clock.time()), ATTEMPT_LIMIT_SECONDS)
+            one = min(max(0.0, end - clock.monotonic()), ATTEMPT_LIMIT_SECONDS)
             try:
-                await door.publish(publishing, timeout_seconds=one)
+                await outlet.publish(publishing, timeout_seconds=one)
                 self._telemetry.confirmed(publishing.exchange)
                 return
             except REPEATABLE as error:
                 unknown = error if isinstance(error, OutcomeUnknownError) else unknown
                 longest = 0.05 * 2 ** min(attempt, 5)
                 pause = min(1.0, longest) * random.uniform(0.5, 1.0)  # noqa: S311
-                if end - clock.time() <= pause:
+                if end - clock.monotonic() <= pause:
                     self._failed(publishing, error)
                     raise (unknown or error) from None
                 self._telemetry.publish_repeated(

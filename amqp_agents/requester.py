@@ -19,10 +19,9 @@ from amqp_agents.errors import (
     InvalidPayloadError,
     RequestTimeoutError,
 )
-from amqp_agents.handling import validation_text
 from amqp_agents.observability import Telemetry
 from amqp_agents.protocol import AgentMessage, AgentRef, MessageType, WireLimits, decode
-from amqp_agents.protocol.error_payload import error_of, read_error_payload
+from amqp_agents.protocol.error_payload import error_of, read_error_payload, validation_text
 from amqp_agents.publisher import AsyncPublisher
 from amqp_agents.topology.names import checked_agent_id
 

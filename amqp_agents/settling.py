@@ -1,7 +1,9 @@
 """Carrying out an outcome: every effect confirmed, THEN the ack; nothing is acked away."""
 
+import asyncio
 import traceback
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
 from functools import partial
 
 from amqp_agents import parking
@@ -73,7 +75,8 @@ class Settling:
                 return DeadLetter(no)
         if outcome.reply is None:
             return outcome
-        return await self._answer(delivery, outcome.reply) or outcome
+        async with self._done_already(lease.ack, delivery):
+            return await self._answer(delivery, outcome.reply) or outcome
 
     async def _answer(self, delivery: Delivery, reply: AgentMessage) -> DeadLetter | None:
         """Answer the waiting caller; an answer the wire cannot carry is a dead letter."""
@@ -103,9 +106,21 @@ class Settling:
             self._telemetry.unsettled(self._agent.name, delivery, error)
             outcome, settle = DeadLetter(outcome.error), lease.reject
         if isinstance(outcome, DeadLetter):
-            await self._tell_caller(delivery, outcome)
+            async with self._done_already(settle, delivery):
+                await self._tell_caller(delivery, outcome)
         await self._settled(delivery, settle())
         return outcome
+
+    @asynccontextmanager
+    async def _done_already(
+        self, settle: Callable[[], Awaitable[bool]], delivery: Delivery
+    ) -> AsyncIterator[None]:
+        """Cut off while the caller is told, settle all the same: the work is not done again."""
+        try:
+            yield
+        except asyncio.CancelledError:
+            await self._settled(delivery, settle())
+            raise
 
     async def _insisted(
         self,

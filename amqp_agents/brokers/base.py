@@ -26,6 +26,13 @@ class Publishing:
     mandatory: bool = True
 
 
+class Outlet(Protocol):
+    """Something that publishes: a broker, or the channel of a direct reply-to."""
+
+    async def publish(self, publishing: Publishing, *, timeout_seconds: float) -> None:
+        """Publish once; as `Broker.publish`."""
+
+
 class Lease(Protocol):
     """A delivery that is ours until it is settled, exactly once.
 

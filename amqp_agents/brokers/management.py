@@ -112,14 +112,6 @@ class Management:
         path = f"policies/{self._vhost}/{quote(name, safe='')}"
         await self._call("PUT", path, dict(policy))
 
-    async def connections(self) -> list[dict[str, Any]]:
-        """Return the connections of the vhost; new ones appear some seconds late."""
-        return list(await self._call("GET", f"vhosts/{self._vhost}/connections"))
-
-    async def close_connection(self, name: str) -> None:
-        """Make RabbitMQ close a connection, by the `name` its listing shows."""
-        await self._call("DELETE", f"connections/{quote(name, safe='')}")
-
     async def _call(self, method: str, path: str, body: object = None) -> Any:
         call = f"{method} /api/{path}"
         try:

@@ -12,8 +12,7 @@ from amqp_agents import dead_letters
 from amqp_agents.brokers.management import ManagementError
 from amqp_agents.brokers.rabbitmq import RabbitMQBroker
 from amqp_agents.cli.connecting import AsJson, Url, connected, management_of, run_async
-from amqp_agents.cli.examples import with_examples
-from amqp_agents.cli.letters import (
+from amqp_agents.cli.dlq_format import (
     COLUMNS,
     body_json,
     facts_json,
@@ -21,7 +20,8 @@ from amqp_agents.cli.letters import (
     row_of,
     told_in_full,
 )
-from amqp_agents.cli.looks import ensure_safe, warn_of_looks
+from amqp_agents.cli.dlq_safety import ensure_safe, warn_of_looks
+from amqp_agents.cli.examples import with_examples
 from amqp_agents.cli.output import counted, note, progress, say, say_json, say_table
 from amqp_agents.cli.target import DEFAULT_FILE, load_desired
 from amqp_agents.config import Settings, load_settings

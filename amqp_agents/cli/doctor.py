@@ -16,6 +16,7 @@ from amqp_agents.cli.connecting import (
     run_async,
     whereabouts,
 )
+from amqp_agents.cli.error_text import printable, sentences_of
 from amqp_agents.cli.examples import with_examples
 from amqp_agents.cli.findings import (
     Finding,
@@ -28,7 +29,6 @@ from amqp_agents.cli.findings import (
 )
 from amqp_agents.cli.group import ERROR
 from amqp_agents.cli.output import console, say_json
-from amqp_agents.cli.sentences import printable, sentences_of
 from amqp_agents.cli.target import load_desired
 from amqp_agents.config import Settings, load_settings
 from amqp_agents.errors import AgentError, BrokerConnectionError, ConfigurationError

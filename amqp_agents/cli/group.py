@@ -13,8 +13,8 @@ from typing import Any
 import typer
 from typer.core import TyperGroup
 
+from amqp_agents.cli.error_text import error_json, sentences_of
 from amqp_agents.cli.output import console
-from amqp_agents.cli.sentences import error_json, sentences_of
 
 PROGRAM = "amqp-agents"
 FINE, ERROR, DIFFERENCES, INTERRUPTED = 0, 1, 2, 130

@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from enum import StrEnum
 from typing import Any
 
-from amqp_agents.cli.sentences import redacted
+from amqp_agents.cli.error_text import redacted
 
 # At INFO these tell of every frame and call, which is nothing an operator asked for.
 CHATTY = ("aio_pika", "aiormq", "asyncio", "httpcore", "httpx", "pamqp")

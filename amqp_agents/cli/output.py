@@ -12,7 +12,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 from rich.table import Table
 from rich.text import Text
 
-from amqp_agents.cli.sentences import printable
+from amqp_agents.cli.error_text import printable
 
 BORDERS, LAST = 3, 24  # the room a column's frame takes, and the least the last column gets
 

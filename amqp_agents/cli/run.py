@@ -118,7 +118,10 @@ class _Supervised:
                 say(f"workers   {count}, each restarted when it dies")
         command = WorkerCommand(
             [sys.executable, "-m", "amqp_agents", "run", self._target, *options],
-            {"AMQP_AGENTS_URL": self._settings.url.get_secret_value()},
+            {
+                "AMQP_AGENTS_URL": self._settings.url.get_secret_value(),
+                "AMQP_AGENTS_GRACE_SECONDS": str(grace),
+            },
             grace,
         )
         watched = Path.cwd() if self._reload else None

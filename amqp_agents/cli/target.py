@@ -9,7 +9,7 @@ from types import ModuleType, TracebackType
 from typing import Any
 
 from amqp_agents.app import AgentApp
-from amqp_agents.cli.sentences import last_line, place_of
+from amqp_agents.cli.error_text import last_line, place_of
 from amqp_agents.errors import ConfigurationError
 from amqp_agents.topology.layout import standard_topology
 from amqp_agents.topology.load import load_topology

@@ -17,7 +17,7 @@ from amqp_agents.cli.target import load_desired
 from amqp_agents.config import Settings, load_settings
 from amqp_agents.errors import TopologyConflictError
 from amqp_agents.topology.model import Topology
-from amqp_agents.topology.plan import Change, ChangeKind
+from amqp_agents.topology.plan import CONFLICT_REMEDY, Change, ChangeKind
 from amqp_agents.topology.render import graphviz, mermaid
 
 Desired = Annotated[
@@ -46,7 +46,10 @@ GRAPH_HELP = with_examples(
 )
 
 FEW = 8
-MEND = "'amqp-agents topology apply' creates what is missing; migrate or delete what differs"
+MEND = (
+    "'amqp-agents topology apply' creates what is missing; change or delete what differs "
+    "yourself (a queue once it is empty)"
+)
 
 
 class Format(StrEnum):
@@ -191,11 +194,7 @@ def _refuse_conflicts(changes: Sequence[Change]) -> None:
         if change.kind is ChangeKind.CONFLICT
     ]
     if conflicts:
-        raise TopologyConflictError(
-            conflicts,
-            remedy="nothing was changed; delete or rename what differs (an empty queue can be "
-            "deleted), then apply again",
-        )
+        raise TopologyConflictError(conflicts, remedy=CONFLICT_REMEDY)
 
 
 def _of_kind(changes: Sequence[Change], kind: ChangeKind) -> list[str]:

@@ -1,6 +1,7 @@
 """One worker process: connect, check or declare, serve until a signal, drain."""
 
 import asyncio
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -11,7 +12,7 @@ from amqp_agents.cli.output import note, say, say_json
 from amqp_agents.cli.stopping import Stopping
 from amqp_agents.cli.topology import settings_told, summary
 from amqp_agents.config import Settings
-from amqp_agents.lifecycle import ensure_topology
+from amqp_agents.lifecycle import ensure_topology, serve
 from amqp_agents.topology.plan import Change, ChangeKind, ObjectKind
 
 BECOMING_READY_SECONDS = 1.0
@@ -91,14 +92,10 @@ class Worker:
         """Connect, and declare or check the topology. Raises: BrokerError, ConfigurationError."""
         await broker.connect(timeout_seconds=self._settings.connect_timeout_seconds)
         topology = self._app.topology()
-        declared: tuple[str, ...] | None = None
-        warnings: tuple[str, ...] = ()
-        if self._declare:
-            changes = await broker.apply(topology)
-            declared = tuple(f"{each.object_kind.value} {each.name}" for each in changes)
-        else:
-            await ensure_topology(broker, topology, declare=False)
-            warnings = limits_missing(await broker.plan(topology))
+        changes = await ensure_topology(broker, topology, declare=self._declare)
+        made = tuple(f"{each.object_kind.value} {each.name}" for each in changes)
+        declared = made if self._declare else None
+        warnings = () if self._declare else limits_missing(changes)
         by_policies = bool(broker.policies_by_management)
         if not by_policies:
             warnings += (
@@ -124,14 +121,19 @@ class Worker:
 
         def announce() -> None:
             ready.set()
-            if not self._quiet and not self._as_json:
+            if self._as_json:
+                return
+            if self._quiet:
+                say(f"ready     worker {os.getpid()}")
+            else:
                 say("ready     Ctrl+C ends it once running work is done")
 
-        await self._app.run(
-            broker,
-            settings=self._settings,
+        await serve(
+            self._app.serving(broker, self._settings),
+            lifespan=self._app.lifespan,
             until=stopping.until,
             at_once=stopping.at_once,
+            grace_seconds=self._settings.grace_seconds,
             on_ready=announce,
         )
 

@@ -1,20 +1,30 @@
 """Log events: fixed names with fixed fields, so that logs can be searched and counted.
 
-event               level    fields
-delivery_retried    INFO     agent queue message_id attempt reason
-delivery_dead       WARNING  agent queue message_id attempt reason
-delivery_released   INFO     agent queue message_id attempt reason
-delivery_unsettled  WARNING  agent queue message_id reason
-property_unreadable WARNING  agent queue message_id reason
-event_ignored       DEBUG    agent queue message_id reason
-publish_repeated    WARNING  message_id target reason
-reply_undelivered   WARNING  agent message_id target reason
-reply_late          INFO     message_id reason
-drain_started       INFO     agents reason
-drain_finished      INFO     agents reason
+event                  level    fields
+delivery_retried       INFO     agent queue message_id attempt reason
+delivery_dead          WARNING  agent queue message_id attempt reason
+delivery_released      INFO     agent queue message_id attempt reason
+delivery_unsettled     WARNING  agent queue message_id reason
+property_unreadable    WARNING  agent queue message_id reason
+event_ignored          DEBUG    agent queue message_id reason
+publish_repeated       WARNING  message_id target reason
+reply_undelivered      WARNING  agent message_id target reason
+reply_late             INFO     message_id reason
+drain_started          INFO     agents reason
+drain_finished         INFO     agents reason
+connected              INFO     link epoch version
+connect_failed         WARNING  link attempt retry_in reason
+connection_lost        WARNING  link epoch reason
+consuming              INFO     queue epoch
+consumer_failing       WARNING  queue reason
+delivery_unreadable    ERROR    queue reason
+settlement_lost        DEBUG    queue
+management_unavailable WARNING  reason
+policies_as_arguments  WARNING  reason
+task_died              ERROR    task reason
 
 Payloads are never logged. Field values are strings or numbers, cut to 500 characters; the
-line is one line whatever they hold.
+line is one line whatever they hold; a traceback, of an error nobody expected, follows it.
 """
 
 import logging
@@ -37,12 +47,24 @@ class Event(Enum):
     REPLY_LATE = ("reply_late", logging.INFO)
     DRAIN_STARTED = ("drain_started", logging.INFO)
     DRAIN_FINISHED = ("drain_finished", logging.INFO)
+    CONNECTED = ("connected", logging.INFO)
+    CONNECT_FAILED = ("connect_failed", logging.WARNING)
+    CONNECTION_LOST = ("connection_lost", logging.WARNING)
+    CONSUMING = ("consuming", logging.INFO)
+    CONSUMER_FAILING = ("consumer_failing", logging.WARNING)
+    DELIVERY_UNREADABLE = ("delivery_unreadable", logging.ERROR)
+    SETTLEMENT_LOST = ("settlement_lost", logging.DEBUG)
+    MANAGEMENT_UNAVAILABLE = ("management_unavailable", logging.WARNING)
+    POLICIES_AS_ARGUMENTS = ("policies_as_arguments", logging.WARNING)
+    TASK_DIED = ("task_died", logging.ERROR)
 
 
-def log_event(logger: logging.Logger, event: Event, **fields: object) -> None:
+def log_event(
+    logger: logging.Logger, event: Event, *, error: BaseException | None = None, **fields: object
+) -> None:
     """Log one event; fields are readable in the line and structured in `record.fields`.
 
-    Absent (None) fields are left out.
+    Absent (None) fields are left out. The traceback of `error` follows the line.
     """
     name, level = event.value
     if not logger.isEnabledFor(level):
@@ -50,7 +72,7 @@ def log_event(logger: logging.Logger, event: Event, **fields: object) -> None:
     told = {key: _short(value) for key, value in fields.items() if value is not None}
     line = " ".join([name, *(f"{key}={value}" for key, value in told.items())])
     line = line.translate(_LINE_ENDS)
-    logger.log(level, "%s", line, extra={"event": name, "fields": told})
+    logger.log(level, "%s", line, exc_info=error, extra={"event": name, "fields": told})
 
 
 def _short(value: object) -> object:

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from traceback import TracebackException
 from typing import Any
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from amqp_agents.errors import (
     AgentCommunicationError,
@@ -52,7 +52,7 @@ def error_payload_of(
     ('UNKNOWN', 'no such order', True, {'error': 'ValueError'})
     """
     details: dict[str, Any] = {"error": clipped(type(error).__name__, 128)}
-    if isinstance(error, AgentCommunicationError):
+    if isinstance(error, AgentCommunicationError) and error.failed_agent is not None:
         details["origin"] = clipped(str(error.failed_agent), 128)
     return ErrorPayload(
         code=_code(error.code) if isinstance(error, AgentError) else ErrorCode.UNKNOWN,
@@ -109,10 +109,23 @@ def error_of(payload: ErrorPayload) -> AgentCommunicationError:
 def text_of(error: BaseException) -> str:
     """Return the text of an error, also of one that fails to write itself.
 
+    A validation error is told by its fields alone: the values may be secret.
+
     >>> text_of(KeyError()), text_of(ValueError("no"))
     ('KeyError', 'no')
     """
+    if isinstance(error, ValidationError):
+        return f"{error.title}: {validation_text(error)}"
     return str(TracebackException(type(error), error, None)) or type(error).__name__
+
+
+def validation_text(error: ValidationError) -> str:
+    """Return what is wrong with which field, without the values (they may be secret)."""
+    wrong = error.errors(include_input=False, include_url=False, include_context=False)
+    return "; ".join(
+        f"{'.'.join(str(part) for part in item['loc']) or 'payload'}: {item['msg']}"
+        for item in wrong[:10]
+    )
 
 
 def clipped(text: str, max_bytes: int) -> str:

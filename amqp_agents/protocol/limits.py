@@ -16,6 +16,12 @@ MAX_SHORT_BYTES = 255
 MAX_HEADER_KEY_BYTES = 128
 MAX_HEADERS_BYTES = 65_536
 MAX_EXPIRATION_MS = 2**32 - 1
+BROKER_BODY_BYTES = 16_777_216
+"""What RabbitMQ 4.x takes unless told otherwise; a larger body would close a channel.
+
+Copies of foreign messages may be larger than what this process sends itself.
+Source: RabbitMQ documentation, "Configuration", max_message_size.
+"""
 
 _SHORT_FIELDS = (
     "content_type",

@@ -1,13 +1,12 @@
-"""Versions: Major.Minor of protocol and envelope, and `name.vN` of payload schemas."""
+"""Versions of protocol and envelope: Major.Minor."""
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 PROTOCOL_VERSIONS = ("1.0",)
 SCHEMA_VERSIONS = ("1.0",)
 
 _VERSION = re.compile(r"([0-9]{1,9})(?:\.([0-9]{1,9}))?(?:\.[0-9]{1,9})?")
-_SCHEMA = re.compile(r"(.+)\.v([0-9]{1,9})")
 
 
 def parse_version(text: str) -> tuple[int, int]:
@@ -37,30 +36,3 @@ def accepts(have: str, accepted: Sequence[str]) -> bool:
     except ValueError:
         return False
     return major in {parse_version(version)[0] for version in accepted}
-
-
-def parse_payload_schema(name: str) -> tuple[str, int]:
-    """Return (name, version) of a payload schema; without `.vN` the version is 1.
-
-    >>> parse_payload_schema("quality_review_result.v2"), parse_payload_schema("note")
-    (('quality_review_result', 2), ('note', 1))
-    """
-    match = _SCHEMA.fullmatch(name)
-    return (name, 1) if match is None else (match[1], int(match[2]))
-
-
-def accepts_payload_schema(
-    have: str, compatible_with: Iterable[str], *, accepted: Iterable[str]
-) -> bool:
-    """Return whether a payload of schema `have` may be read as one of `accepted`.
-
-    Versions of a payload schema are whole numbers without an order of compatibility: a
-    newer one is readable only where its writer says so in `compatible_with`.
-
-    >>> accepts_payload_schema("review.v2", ["review.v1"], accepted=["review.v1"])
-    True
-    >>> accepts_payload_schema("review.v2", [], accepted=["review.v1"])
-    False
-    """
-    readable = {parse_payload_schema(name) for name in accepted}
-    return any(parse_payload_schema(name) in readable for name in (have, *compatible_with))

@@ -10,8 +10,6 @@ LEVELS = 17
 MAX_DELAY_SECONDS = 2**LEVELS - 1
 HEADERS = frozenset(f"d{level}" for level in range(LEVELS))
 
-QUANTISED_BITS = 3
-
 
 def whole_seconds(delay_seconds: float) -> int:
     """Return the delay in whole seconds, rounded up: late by less than a second, never early.
@@ -55,23 +53,3 @@ def without_delay_headers(headers: Mapping[str, Any]) -> dict[str, Any]:
     {'aa-attempt': 2}
     """
     return {name: value for name, value in headers.items() if name not in HEADERS}
-
-
-def quantised(seconds: int) -> int:
-    """Return the next delay, `seconds` or longer, that passes at most three levels.
-
-    Every level costs the broker a stored copy, and a delay with jitter would pass half of
-    them. Beyond 114688 s no such delay fits into the chain, and `seconds` stays as it is.
-
-    >>> quantised(33), quantised(47), quantised(MAX_DELAY_SECONDS)
-    (33, 48, 131071)
-    """
-    kept = 0
-    for _ in range(QUANTISED_BITS):
-        rest = seconds - kept
-        if rest == 0:
-            return seconds
-        lowest = 1 << rest.bit_length() - 1
-        kept += lowest
-    rounded = kept if kept == seconds else kept + lowest
-    return rounded if rounded <= MAX_DELAY_SECONDS else seconds

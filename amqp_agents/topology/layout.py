@@ -28,10 +28,8 @@ _AT_LEAST_ONCE: Arguments = {
 }
 
 
-def standard_topology(agents: Sequence[AgentSpec], *, journal: bool = False) -> Topology:
+def standard_topology(agents: Sequence[AgentSpec]) -> Topology:
     """Return everything these agents need in their vhost, in the order of an apply.
-
-    `journal` adds the stream that keeps a copy of every message published to it.
 
     Raises: ConfigurationError for a name or an intent that cannot be a routing key;
         DuplicateAgentError.
@@ -39,43 +37,36 @@ def standard_topology(agents: Sequence[AgentSpec], *, journal: bool = False) -> 
     _check(agents)
     return Topology(
         agents=tuple(agents),
-        exchanges=_exchanges(journal=journal),
-        queues=_queues(agents, journal=journal),
-        bindings=_bindings(agents, journal=journal),
-        policies=(policies.INBOX, policies.DEAD_LETTERS, policies.LOST)
-        + ((policies.JOURNAL,) if journal else ()),
+        exchanges=_exchanges(),
+        queues=_queues(agents),
+        bindings=_bindings(agents),
+        policies=(policies.INBOX, policies.DEAD_LETTERS, policies.LOST),
     )
 
 
-def reply_topology(instance: str, agents: Sequence[str] = ()) -> Topology:
+def reply_topology(instance: str) -> Topology:
     """Return the reply queue of one client instance, which each instance declares itself.
 
-    It outlives a lost connection for ten minutes. Workers name the `agents` they run: what
-    is sent to these on `agent.control` reaches every instance by its reply queue.
+    It outlives a lost connection for ten minutes.
     """
     queue = names.reply_queue(instance)
     settings: Arguments = {"x-expires": REPLY_EXPIRES_MS, "x-message-ttl": REPLY_EXPIRES_MS}
-    control = tuple(Binding(names.CONTROL, queue, names.inbox(agent)) for agent in agents)
     return Topology(
-        exchanges=(
-            Exchange(names.REPLY, ExchangeKind.TOPIC),
-            Exchange(names.CONTROL, ExchangeKind.TOPIC),
-        ),
+        exchanges=(Exchange(names.REPLY, ExchangeKind.TOPIC),),
         queues=(Queue(queue, QueueKind.CLASSIC, settings),),
-        bindings=(Binding(names.REPLY, queue, instance), *control),
+        bindings=(Binding(names.REPLY, queue, instance),),
     )
 
 
-def inbox_queue(agent: str, *, generation: int = 1) -> Queue:
-    """Return the inbox; from generation 2 on, the queue that took its place.
+def inbox_queue(agent: str) -> Queue:
+    """Return the queue an agent's messages arrive in.
 
-    >>> inbox_queue("quality_agent", generation=2).name
-    'agent.quality_agent@2'
+    >>> inbox_queue("quality_agent").name
+    'agent.quality_agent'
     """
-    name = names.inbox(agent) + ("" if generation == 1 else f"@{generation}")
     # The explicit key: an event arrives with a key of its own, which agent.dlx cannot route.
     return Queue(
-        name,
+        names.inbox(agent),
         settings={
             "x-dead-letter-exchange": names.DLX,
             "x-dead-letter-routing-key": agent,
@@ -114,7 +105,7 @@ def _below(level: int) -> str:
     return names.DELAY_EXIT if level == 0 else names.delay_level(level - 1)
 
 
-def _exchanges(*, journal: bool) -> tuple[Exchange, ...]:
+def _exchanges() -> tuple[Exchange, ...]:
     kinds = ExchangeKind
     levels = [
         Exchange(names.delay_level(level), kinds.HEADERS, alternate=_below(level))
@@ -134,11 +125,10 @@ def _exchanges(*, journal: bool) -> tuple[Exchange, ...]:
         Exchange(names.SUBSCRIPTIONS, kinds.DIRECT),
         Exchange(names.REPLY, kinds.TOPIC),
         Exchange(names.CONTROL, kinds.TOPIC),
-        *((Exchange(names.JOURNAL, kinds.FANOUT),) if journal else ()),
     )
 
 
-def _queues(agents: Sequence[AgentSpec], *, journal: bool) -> tuple[Queue, ...]:
+def _queues(agents: Sequence[AgentSpec]) -> tuple[Queue, ...]:
     levels = [
         Queue(
             names.delay_level(level),
@@ -155,11 +145,10 @@ def _queues(agents: Sequence[AgentSpec], *, journal: bool) -> tuple[Queue, ...]:
         for agent in agents
         for queue in (Queue(names.dead_letter_queue(agent.name)), inbox_queue(agent.name))
     ]
-    stream = (Queue(names.JOURNAL, QueueKind.STREAM),) if journal else ()
-    return (Queue(names.LOST), *levels, *inboxes, *stream)
+    return (Queue(names.LOST), *levels, *inboxes)
 
 
-def _bindings(agents: Sequence[AgentSpec], *, journal: bool) -> tuple[Binding, ...]:
+def _bindings(agents: Sequence[AgentSpec]) -> tuple[Binding, ...]:
     levels = [
         Binding(
             names.delay_level(level),
@@ -181,5 +170,4 @@ def _bindings(agents: Sequence[AgentSpec], *, journal: bool) -> tuple[Binding, .
                 *inbox_bindings(agent, names.inbox(agent.name)),
             )
         ),
-        *((Binding(names.JOURNAL, names.JOURNAL),) if journal else ()),
     )

@@ -9,9 +9,9 @@ from yaml.nodes import Node
 
 from amqp_agents.errors import ConfigurationError, TopologyConflictError
 from amqp_agents.topology.arguments import nearest
-from amqp_agents.topology.marked import Reading, is_nothing
 from amqp_agents.topology.model import AgentSpec
 from amqp_agents.topology.names import checked_agent_id, checked_intent_pattern
+from amqp_agents.topology.yaml_positions import Reading, is_nothing
 
 _Pairs: TypeAlias = dict[str, tuple[Node, Node]]
 _Places: TypeAlias = Mapping[tuple[str, str], str]

@@ -13,7 +13,6 @@ DELAY_EXIT = "agent.delay.exit"
 SUBSCRIPTIONS = "agent.subscriptions"
 REPLY = "agent.reply"
 CONTROL = "agent.control"
-JOURNAL = "agent.journal"
 
 DIRECT_REPLY_TO = "amq.rabbitmq.reply-to"
 OWNER = "amqp_agents"
@@ -67,6 +66,21 @@ def checked_intent_pattern(pattern: str) -> str:
     return pattern
 
 
+def checked_intent(intent: str) -> str:
+    """Return `intent` if an event or a broadcast can carry it: words joined by dots.
+
+    Raises: ConfigurationError naming the rule.
+
+    >>> checked_intent("ticket.closed")
+    'ticket.closed'
+    """
+    if {"*", "#"} & set(intent.split(".")):
+        raise ConfigurationError(
+            f"{intent!r} is a pattern; publish one intent, such as ticket.closed"
+        )
+    return checked_intent_pattern(intent)
+
+
 def inbox(agent: str) -> str:
     """Return the queue an agent's messages arrive in.
 
@@ -101,15 +115,6 @@ def reply_queue(instance: str) -> str:
     'agent.reply.3f2a'
     """
     return f"{REPLY}.{instance}"
-
-
-def switch_exchange(queue: str) -> str:
-    """Return the exchange that carries a queue's messages while it is being replaced.
-
-    >>> switch_exchange("agent.quality_agent")
-    'agent.switch.quality_agent'
-    """
-    return f"agent.switch.{queue.removeprefix('agent.')}"
 
 
 def event_key(intent: str | None, *, broadcast: bool = False) -> str:

@@ -1,14 +1,11 @@
 """What a broker shows of itself, as values; whatever could not be seen is None."""
 
-import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from amqp_agents.topology.model import Binding, Policy, Topology, Version
 from amqp_agents.topology.policies import effective_policy
-
-_GENERATION = re.compile(r"(.+)@([0-9]+)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,16 +45,6 @@ class Observed:
     bindings: tuple[Binding, ...] | None = None
     policies: tuple[Policy, ...] | None = None
 
-    @property
-    def unseen(self) -> tuple[str, ...]:
-        """Kinds of objects about which a plan can say nothing.
-
-        >>> Observed(exchanges={}, queues={}).unseen
-        ('bindings', 'policies')
-        """
-        parts = ("exchanges", "queues", "bindings", "policies")
-        return tuple(part for part in parts if getattr(self, part) is None)
-
 
 def observed_of(topology: Topology, version: Version) -> Observed:
     """Return what a broker shows that holds exactly this topology.
@@ -79,26 +66,6 @@ def observed_of(topology: Topology, version: Version) -> Observed:
         bindings=topology.bindings,
         policies=policies,
     )
-
-
-def generations(queues: Iterable[str]) -> dict[str, tuple[str, ...]]:
-    """Return the physical queues of each logical one, the newest first.
-
-    A queue that was replaced while it was in use goes on as `agent.<id>@2`, and both exist
-    until the old one is empty.
-
-    >>> generations(["agent.a", "agent.a@2", "agent.b@3"])
-    {'agent.a': ('agent.a@2', 'agent.a'), 'agent.b': ('agent.b@3',)}
-    """
-    found: dict[str, list[tuple[int, str]]] = {}
-    for name in queues:
-        match = _GENERATION.fullmatch(name)
-        logical, number = (name, 1) if match is None else (match[1], int(match[2]))
-        found.setdefault(logical, []).append((number, name))
-    return {
-        logical: tuple(name for _, name in sorted(numbered, reverse=True))
-        for logical, numbered in found.items()
-    }
 
 
 def _observed_queue(

@@ -1,6 +1,6 @@
 """Desired minus actual: what an apply would change, as values."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import TypeAlias
@@ -20,13 +20,17 @@ from amqp_agents.topology.model import (
     Topology,
     Version,
 )
-from amqp_agents.topology.names import switch_exchange
-from amqp_agents.topology.observed import Observed, generations
+from amqp_agents.topology.observed import Observed
 from amqp_agents.topology.policies import effective_policy
-from amqp_agents.topology.shadows import hidden, in_effect, intruders
+from amqp_agents.topology.policy_conflicts import hidden, in_effect, intruders
 
 Subject: TypeAlias = Exchange | Queue | Binding | Policy
 _BindingKey: TypeAlias = tuple[str, str, bool, str, frozenset[tuple[str, object]]]
+
+CONFLICT_REMEDY = (
+    "nothing was changed; change or delete what differs yourself (a queue once it is empty), "
+    "then apply again"
+)
 
 
 class ChangeKind(StrEnum):
@@ -68,8 +72,7 @@ def plan(desired: Topology, actual: Observed, version: Version) -> tuple[Change,
     """Return the changes that make `actual` as `desired`, in the order to apply them.
 
     Exchanges come before what names them as their alternate, policies before the queues
-    they match, queues before their bindings. Of a part that could not be seen nothing is
-    said (`Observed.unseen` names it). A queue that goes on as `name@2` counts as `name`.
+    they match, queues before their bindings. Of a part that could not be seen nothing is said.
 
     >>> desired = Topology(queues=(Queue("q"),))
     >>> [str(change) for change in plan(desired, Observed(queues={}), (4, 0))]
@@ -151,50 +154,33 @@ def _queue_changes(
 ) -> Iterator[Change]:
     if actual.queues is None:
         return
-    physical = generations(actual.queues)
     present = {policy.name: policy for policy in actual.policies or ()}
     for want in queues:
-        if want.name not in physical:
+        have = actual.queues.get(want.name)
+        if have is None:
             yield Change(ChangeKind.CREATE, ObjectKind.QUEUE, want.name, (), want)
             continue
-        named = replace(want, name=physical[want.name][0])
-        policy = effective_policy(policies, named.name, version, kind=named.kind)
-        have = actual.queues[named.name]
+        policy = effective_policy(policies, want.name, version, kind=want.kind)
         if policy is not None and policy_differences(policy, present.get(policy.name, policy)):
             have = replace(have, effective=None)  # of the policy as it was before its update
         found = queue_differences(
-            named,
+            want,
             have,
             policy=policy,
-            in_effect=in_effect(named, actual),
+            in_effect=in_effect(want, actual),
             version=version,
         )
         if found:
-            yield Change(ChangeKind.CONFLICT, ObjectKind.QUEUE, named.name, found, named)
+            yield Change(ChangeKind.CONFLICT, ObjectKind.QUEUE, want.name, found, want)
 
 
 def _binding_changes(bindings: Sequence[Binding], actual: Observed) -> Iterator[Change]:
     if actual.bindings is None:
         return
     present = {_key(binding) for binding in actual.bindings}
-    physical = generations(actual.queues or ())
     for want in bindings:
-        ends = _ends(want, physical)
-        if present.isdisjoint(_key(end) for end in ends):
-            yield Change(ChangeKind.CREATE, ObjectKind.BINDING, binding_name(ends[0]), (), ends[0])
-
-
-def _ends(want: Binding, physical: Mapping[str, Sequence[str]]) -> list[Binding]:
-    """Return every binding that does what this one is for, the one to make first.
-
-    While a queue is being replaced its messages may reach the old queue, the new one, or
-    the exchange that switches between them; binding a second one would double them.
-    """
-    if want.to_exchange or want.destination not in physical:
-        return [want]
-    queues = [replace(want, destination=name) for name in physical[want.destination]]
-    switch = switch_exchange(want.destination)
-    return [*queues, replace(want, destination=switch, to_exchange=True)]
+        if _key(want) not in present:
+            yield Change(ChangeKind.CREATE, ObjectKind.BINDING, binding_name(want), (), want)
 
 
 def _key(binding: Binding) -> _BindingKey:

@@ -18,21 +18,16 @@ from amqp_agents.topology.names import RESERVED_IDS
 ALTERNATE = "alternate-exchange"
 LIMIT = "delivery-limit"
 
-# A migrated queue is called as before, with "@2" behind it, and stays in its class. Reserved
-# ids are excluded so that no reply queue or delay level can be taken for an agent's.
-_AGENT = rf"(?!(?:{'|'.join(sorted(RESERVED_IDS))})(?:[.@]|$))[A-Za-z0-9_-]{{1,64}}"
-_GENERATION = r"(?:@[0-9]+)?"
+# Reserved ids are excluded: no reply queue or delay level can be taken for an agent's.
+_AGENT = rf"(?!(?:{'|'.join(sorted(RESERVED_IDS))})(?:\.|$))[A-Za-z0-9_-]{{1,64}}"
 
 # Unlimited has to be said from 4.0 on, where the default of 20 would destroy messages that
 # are only looked at. 3.10 has no limit by default, and as an argument takes -1 for 0.
 _UNLIMITED: Arguments = {LIMIT: -1}
 
-INBOX = Policy("agent.inbox", rf"^agent\.{_AGENT}{_GENERATION}$", {LIMIT: 100})
-DEAD_LETTERS = Policy(
-    "agent.dlq", rf"^agent\.{_AGENT}\.dlq{_GENERATION}$", _UNLIMITED, min_version=(4, 0)
-)
-LOST = Policy("agent.lost", rf"^agent\.lost{_GENERATION}$", _UNLIMITED, min_version=(4, 0))
-JOURNAL = Policy("agent.journal", rf"^agent\.journal{_GENERATION}$", {"max-age": "7D"})
+INBOX = Policy("agent.inbox", rf"^agent\.{_AGENT}$", {LIMIT: 100})
+DEAD_LETTERS = Policy("agent.dlq", rf"^agent\.{_AGENT}\.dlq$", _UNLIMITED, min_version=(4, 0))
+LOST = Policy("agent.lost", r"^agent\.lost$", _UNLIMITED, min_version=(4, 0))
 
 
 def matches(
@@ -42,7 +37,7 @@ def matches(
 
     `kind` of a queue brings in the policies for queues of that type only, known from 4.0 on.
 
-    >>> matches(INBOX, "agent.quality_agent@2"), matches(INBOX, "agent.lost")
+    >>> matches(INBOX, "agent.quality_agent"), matches(INBOX, "agent.lost")
     (True, False)
     """
     scopes = {apply_to, "all"}

@@ -14,11 +14,8 @@ _CHAIN = f"agent.delay.v1.0 … {LEVELS - 1}\n{LEVELS} levels, 1 s to {MAX_DELAY
 
 _LINE = "\n"
 
-# Their queues belong to running clients, so that no declaration draws an arrow to them.
-_ENDS = {
-    names.REPLY: "\na queue of each client",
-    names.CONTROL: "\na queue of each worker",
-}
+# Its queues belong to running clients, so that no declaration draws an arrow to them.
+_ENDS = {names.REPLY: "\na queue of each client"}
 
 
 class Shape(StrEnum):

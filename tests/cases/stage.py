@@ -204,7 +204,8 @@ async def on_stage(
     told = Told()
     logger = logging.getLogger("amqp_agents")
     logger.addHandler(told)
-    level, _ = logger.level, logger.setLevel(logging.DEBUG)
+    level = logger.level
+    logger.setLevel(logging.DEBUG)
     stage = Stage(place, app, told=told)
     stage.settings = place.settings(**({"url": worker_url or place.url} | settings))
     stage.broker = Watched(stage.settings, name="worker")
@@ -234,7 +235,7 @@ async def connect_caller(place: Place, app: AgentApp) -> AsyncIterator[Client]:
         await admin.apply(app.topology())
     finally:
         await admin.close()
-    async with connect(place.url, name="caller", settings=place.settings()) as caller:
+    async with connect(name="caller", settings=place.settings()) as caller:
         yield caller
 
 

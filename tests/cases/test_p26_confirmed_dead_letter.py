@@ -130,7 +130,7 @@ async def test_a_full_dead_letter_queue_keeps_it_in_the_inbox(place: Place) -> N
         await limited(stage, DEAD)
         body, message_id = body_of("work", 1)
         await kept(stage, body, message_id)
-        await stage.place.api("DELETE", "policies/{}/full")
+        await stage.place.api("DELETE", f"queues/{{}}/{DEAD}/contents")
         await resting_once(stage, body, DEAD)
         await canary(stage, "work")
 
@@ -151,7 +151,7 @@ async def test_a_full_delay_queue_keeps_the_retry_in_the_inbox(place: Place) -> 
     async with staged(place, attempts=3, base_seconds=32, publish_timeout_seconds=1) as stage:
         await limited(stage, names.delay_level(5))
         await kept(stage, body, message_id)
-        await stage.place.api("DELETE", "policies/{}/full")
+        await stage.place.api("DELETE", f"queues/{{}}/{names.delay_level(5)}/contents")
         await until(lambda: stage.journal.count("retried", message_id) == 1, "parked", 20)
         await canary(stage, "work")
 

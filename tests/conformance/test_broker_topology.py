@@ -133,7 +133,7 @@ async def test_a_topology_that_no_broker_would_obey_is_refused(broker: Broker) -
 
 async def test_the_standard_topology_can_be_applied_twice(broker: Broker) -> None:
     agents = [AgentSpec("support", events=("ticket.*",)), AgentSpec("quality")]
-    topology = standard_topology(agents, journal=True)
+    topology = standard_topology(agents)
     assert await broker.apply(topology)
     assert list(await broker.plan(topology)) == []
     assert list(await broker.apply(topology)) == []

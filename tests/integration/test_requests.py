@@ -4,7 +4,6 @@ import asyncio
 import statistics
 import time
 from collections.abc import AsyncIterator, Awaitable
-from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -14,6 +13,7 @@ from amqp_agents import (
     AgentCommunicationError,
     AgentError,
     AgentMessage,
+    BrokerConnectionError,
     BrokerError,
     Client,
     ErrorCode,
@@ -32,8 +32,6 @@ from tests.nodes.node import Node
 from tests.nodes.proxy import Proxy
 
 pytestmark = pytest.mark.rabbitmq
-
-SCHEDSTAT = Path("/proc/self/schedstat")
 
 
 @pytest.fixture
@@ -290,3 +288,24 @@ async def test_answers_come_at_once_although_the_old_connection_is_half_open(
     )
     assert answers == [{"number": n} for n in range(50)]
     assert time.monotonic() - began < 2
+
+
+async def test_closing_a_sync_client_wakes_the_threads_that_wait_for_it(
+    client: Client, app_url: str, asked: Asked
+) -> None:
+    def asks(blocking: SyncClient) -> object:
+        question = AgentMessage(sender="x", type="task.request", payload={"number": 1})
+        try:
+            return blocking.request("gated", question, timeout=60)
+        except BrokerConnectionError as error:
+            return error
+
+    blocking = await asyncio.to_thread(SyncClient, app_url, name="script")
+    waiting = asyncio.create_task(asyncio.to_thread(asks, blocking))
+
+    async def handled() -> bool:
+        return bool(client.telemetry.metrics.handlings.labels("gated")._value.get() == 1)
+
+    await until(handled, "the request at its agent")
+    await asyncio.to_thread(blocking.close)
+    assert isinstance(await asyncio.wait_for(waiting, 5), BrokerConnectionError)

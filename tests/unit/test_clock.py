@@ -32,6 +32,29 @@ async def test_a_moved_clock_goes_on_from_there() -> None:
     assert clock.time() > before
 
 
+async def test_limits_are_measured_with_a_time_that_only_advances(clock: ManualClock) -> None:
+    start = clock.monotonic()
+    await asyncio.sleep(0.001)
+    assert clock.monotonic() == start
+    await clock.advance(3600)
+    assert clock.monotonic() - start == pytest.approx(3600)
+    moving = ManualClock()
+    before = moving.monotonic()
+    await moving.advance(3600)
+    assert 3600 <= moving.monotonic() - before < 3600 + LIMIT_SECONDS
+
+
+@pytest.mark.parametrize("kind", [SystemClock, ManualClock])
+def test_a_wall_clock_set_back_does_not_move_the_measure(
+    monkeypatch: pytest.MonkeyPatch, kind: type[SystemClock | ManualClock]
+) -> None:
+    clock = kind()
+    now, before = clock.time(), clock.monotonic()
+    monkeypatch.setattr(time, "time", lambda: now - 3600)
+    assert clock.time() < now - 3000
+    assert before <= clock.monotonic() < before + LIMIT_SECONDS
+
+
 async def test_timers_ring_in_the_order_of_their_times_at_their_times(clock: ManualClock) -> None:
     start = clock.time()
     rang: list[tuple[float, float]] = []

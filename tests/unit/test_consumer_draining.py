@@ -217,3 +217,30 @@ async def test_a_lost_connection_does_not_touch_the_handler_only_its_ack() -> No
         await stage.advance(0)
         assert len(finished) == 2  # the broker delivered it again
         assert await stage.broker.depth("agent.steady") == 0
+
+
+@pytest.mark.parametrize("fails", [False, True])
+async def test_work_that_is_done_is_not_done_again_because_its_caller_cannot_be_told(
+    *, fails: bool
+) -> None:
+    runs = 0
+
+    @agent("done", retry=RetryPolicy(max_attempts=1))
+    async def done(draft: Draft) -> Review:
+        nonlocal runs
+        runs += 1
+        if fails:
+            raise ValueError("no")
+        return Review()
+
+    async with on_stage(done) as stage:
+        stage.faults.lose(1_000, exchange="agent.reply")
+        call = asyncio.create_task(stage.client.request(done, Draft(), timeout_seconds=60))
+        await stage.advance(1)
+        assert runs == 1
+
+        await stage.serving.drain(0.0)
+
+        assert await stage.broker.depth("agent.done") == 0
+        assert len(await stage.dead_letters("done")) == (1 if fails else 0)
+        call.cancel()

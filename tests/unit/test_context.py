@@ -272,3 +272,12 @@ def test_anything_else_is_refused_with_its_place(payload: Any, sentence: str) ->
     with pytest.raises(InvalidPayloadError) as raised:
         payload_dict(payload)
     assert sentence in str(raised.value)
+
+
+@pytest.mark.parametrize("intent", ["", "a b", "ticket.*", "#", ".x", "x" * 300])
+@pytest.mark.parametrize("kind", ["event", "broadcast"])
+def test_an_intent_nobody_could_declare_is_refused_where_it_is_written(
+    kind: str, intent: str
+) -> None:
+    with pytest.raises(ConfigurationError, match="intent"):
+        Outgoing({}, **{kind: intent})

@@ -86,7 +86,7 @@ def test_what_the_broker_gave_up_says_the_brokers_reason() -> None:
 def test_the_inboxs_own_death_counts_and_not_those_of_the_delay_levels() -> None:
     deaths = [
         death(queue="agent.delay.v1.0"),
-        death(reason="delivery_limit", queue=f"{inbox(AGENT)}@2"),
+        death(reason="delivery_limit", queue=inbox(AGENT)),
     ]
     facts = describe(delivery({"x-death": deaths, ATTEMPT_HEADER: 2}), agent=AGENT)
     assert (facts.code, facts.attempts) == ("delivery_limit", 2)

@@ -379,3 +379,15 @@ async def test_an_error_that_cannot_be_told_is_counted() -> None:
         await stage.put(body, "failing")
         assert stage.counted("undelivered_replies", "failing") == 1
         assert len(await stage.dead_letters("failing")) == 1
+
+
+async def test_a_handler_gives_up_at_once_with_its_own_words() -> None:
+    @agent("firm")
+    async def firm(draft: Draft) -> None:
+        raise NonRetryableError("no money left", code=ErrorCode.CAPACITY_EXCEEDED)
+
+    async with on_stage(firm) as stage:
+        with pytest.raises(NonRetryableError) as raised:
+            await stage.ask(firm, Draft())
+        assert str(raised.value) == "agent 'firm' answered CAPACITY_EXCEEDED: no money left"
+        assert len(await stage.dead_letters("firm")) == 1

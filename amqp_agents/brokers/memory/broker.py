@@ -21,11 +21,12 @@ from amqp_agents.errors import (
     TopologyMissingError,
     UnroutableMessageError,
 )
-from amqp_agents.protocol import WireLimits, check_body, check_properties
+from amqp_agents.protocol import check_body, check_properties
+from amqp_agents.protocol.limits import BROKER_BODY_BYTES
 from amqp_agents.topology.layout import reply_topology
 from amqp_agents.topology.model import Topology
 from amqp_agents.topology.names import REPLY
-from amqp_agents.topology.plan import Change, ChangeKind
+from amqp_agents.topology.plan import CONFLICT_REMEDY, Change, ChangeKind
 from amqp_agents.topology.validate import validate
 
 USER = "guest"
@@ -64,7 +65,7 @@ class MemoryBroker:
         *,
         clock: Clock | None = None,
         vhost: Vhost | None = None,
-        max_body_bytes: int = WireLimits().max_body_bytes,
+        max_body_bytes: int = BROKER_BODY_BYTES,
     ) -> None:
         self.vhost = vhost or Vhost(clock or ManualClock())
         self.faults = Faults(disconnect=self._disconnect, reconnect=self._reconnect)
@@ -142,9 +143,7 @@ class MemoryBroker:
         changes = await self.plan(topology)
         conflicts = [str(change) for change in changes if change.kind is ChangeKind.CONFLICT]
         if conflicts:
-            raise TopologyConflictError(
-                conflicts, remedy="nothing was changed; delete or migrate what differs"
-            )
+            raise TopologyConflictError(conflicts, remedy=CONFLICT_REMEDY)
         for change in changes:
             self.vhost.declare(change)
             if on_change is not None:

@@ -87,6 +87,9 @@ class RabbitMQBroker:
             failure = late.unreachable(timeout_seconds)
             await self.close()
             raise failure from None
+        except BrokerConnectionError:  # refused: more attempts would hear the same
+            await self.close()
+            raise
         self._connected = True
 
     async def publish(self, publishing: Publishing, *, timeout_seconds: float) -> None:

@@ -20,6 +20,7 @@ from amqp_agents.brokers.rabbitmq.faults import (
 )
 from amqp_agents.brokers.rabbitmq.leases import Holding, Tally, UnacknowledgedLease
 from amqp_agents.brokers.rabbitmq.wire import incoming_delivery
+from amqp_agents.observability import Event, log_event
 
 log = logging.getLogger(__name__)
 
@@ -108,8 +109,9 @@ class ChannelConsumer:
             return  # left unsettled: it goes back when the channel is closed
         try:
             delivery = incoming_delivery(message, queue)
-        except (ValueError, TypeError, LookupError, AttributeError, ArithmeticError):
-            log.exception("delivery_unreadable queue=%s", queue)
+        except (ValueError, TypeError, LookupError, AttributeError, ArithmeticError) as error:
+            reason = type(error).__name__  # its text may hold what the message holds
+            log_event(log, Event.DELIVERY_UNREADABLE, error=error, queue=queue, reason=reason)
             if not self._options.no_ack:
                 await self.channel.basic_reject(tag, requeue=False)
             return

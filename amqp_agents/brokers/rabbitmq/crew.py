@@ -1,7 +1,8 @@
 """Many calls on one connection, a few at a time, each on a channel no other call uses."""
 
 import asyncio
-from collections.abc import Callable, Coroutine, Iterable, Iterator
+from collections import deque
+from collections.abc import Callable, Coroutine, Iterable
 from typing import Any, TypeVar
 
 from aiormq.abc import AbstractChannel
@@ -33,37 +34,46 @@ class Crew:
         *,
         workers: int = WORKERS,
     ) -> list[tuple[Item, Result]]:
-        """Return every item with its result, in order; the first error ends them all.
+        """Return every item with its result, in order; an error ends them all.
+
+        After an error no call begins, but those under way get their answers: RabbitMQ ends
+        the whole connection for a channel that is closed in the midst of one it refuses.
 
         Raises: what `call` raises; BrokerConnectionError for an answer that never came.
         """
-        work = list(enumerate(items))
+        work = deque(enumerate(items))
+        count = len(work)
         results: dict[int, tuple[Item, Result]] = {}
-        shared = iter(work)
         tasks = [
-            asyncio.create_task(self._work(shared, call, results))
-            for _ in range(min(workers, len(work)))
+            asyncio.create_task(self._work(work, call, results)) for _ in range(min(workers, count))
         ]
         try:
-            await asyncio.gather(*tasks)
+            for task in tasks:
+                await asyncio.wait({task})
         finally:
             for task in tasks:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
-        return [results[index] for index, _ in work]
+        for task in tasks:
+            task.result()
+        return [results[index] for index in range(count)]
 
     async def _work(
         self,
-        work: Iterator[tuple[int, Item]],
+        work: deque[tuple[int, Item]],
         call: Callable[[AbstractChannel, Item], Coroutine[Any, Any, Result]],
         results: dict[int, tuple[Item, Result]],
     ) -> None:
         channel: AbstractChannel | None = None
         try:
-            for index, item in work:
+            while work:
+                index, item = work.popleft()
                 if channel is None or channel.is_closed:
                     channel = await self._session.open_channel()
                 results[index] = item, await answered(call(channel, item), ANSWER_SECONDS)
+        except BaseException:
+            work.clear()
+            raise
         finally:
             if channel is not None:
                 await close_channel(channel)

@@ -18,9 +18,10 @@ from amqp_agents.brokers.rabbitmq.observing import (
 )
 from amqp_agents.brokers.rabbitmq.session import Session
 from amqp_agents.errors import BrokerConnectionError, BrokerError, TopologyConflictError
+from amqp_agents.observability import Event, log_event
 from amqp_agents.topology.layout import policies_as_arguments
 from amqp_agents.topology.model import Binding, Exchange, Policy, Queue, Topology
-from amqp_agents.topology.plan import Change, ChangeKind, ObjectKind, plan
+from amqp_agents.topology.plan import CONFLICT_REMEDY, Change, ChangeKind, ObjectKind, plan
 from amqp_agents.topology.validate import validate
 
 log = logging.getLogger(__name__)
@@ -90,15 +91,17 @@ class Declarer:
         except (BrokerConnectionError, ManagementError) as error:
             if isinstance(error, ManagementError) and error.status not in REFUSED:
                 raise
-            log.warning("management_unavailable reason=%s", error)
+            log_event(log, Event.MANAGEMENT_UNAVAILABLE, reason=error)
             ours, tags = False, frozenset()
         if not ours:
             self._management = None
         self.policies_by_management = ours and bool(tags & _WRITES_POLICIES)
         if not self.policies_by_management:
-            log.warning(
-                "policies_as_arguments: without a management API that this user may write "
-                "policies to, limits become arguments and cannot be changed on live queues"
+            log_event(
+                log,
+                Event.POLICIES_AS_ARGUMENTS,
+                reason="without a management API that this user may write policies to, limits "
+                "become arguments and cannot be changed on live queues",
             )
 
     async def _same_broker(self, management: Management) -> bool:
@@ -107,14 +110,12 @@ class Declarer:
         version = str(overview.get("rabbitmq_version", "")).split("-")[0]
         if theirs == self._session.cluster_name and version == self._session.version_text:
             return True
-        log.warning(
-            "management_unavailable reason=%s belongs to %s (%s), AMQP to %s (%s); "
+        log_event(
+            log,
+            Event.MANAGEMENT_UNAVAILABLE,
+            reason=f"{management.url} belongs to {theirs} ({version}), AMQP to "
+            f"{self._session.cluster_name} ({self._session.version_text}); "
             "set AMQP_AGENTS_MANAGEMENT_URL",
-            management.url,
-            theirs,
-            version,
-            self._session.cluster_name,
-            self._session.version_text,
         )
         return False
 
@@ -151,7 +152,10 @@ class Declarer:
         """Make every binding where none can be seen; one that exists stays as it is."""
         if self._management is not None:
             return
-        actual = replace(await observe_by_amqp(self._crew, topology), bindings=())
+        try:
+            actual = replace(await observe_by_amqp(self._crew, topology), bindings=())
+        except library.AMQPChannelError as error:
+            raise _refused(error) from error
         bindings = plan(replace(topology, exchanges=(), queues=()), actual, (0, 0))
         await self._declare(bindings, ObjectKind.BINDING, lambda _: None)
 
@@ -170,15 +174,17 @@ class Declarer:
 def _refuse_conflicts(changes: Sequence[Change]) -> None:
     conflicts = [str(change) for change in changes if change.kind is ChangeKind.CONFLICT]
     if conflicts:
-        raise TopologyConflictError(
-            conflicts,
-            remedy="nothing was changed; delete or migrate what differs, then apply again",
-        )
+        raise TopologyConflictError(conflicts, remedy=CONFLICT_REMEDY)
 
 
 def _refused(error: library.AMQPChannelError) -> BrokerError:
     if isinstance(error, library.ChannelPreconditionFailed):
         return BrokerError(f"somebody declared the same objects meanwhile: {reply_text(error)}")
+    if isinstance(error, library.ChannelAccessRefused):
+        return BrokerError(
+            f"the user may not see or declare the topology: {reply_text(error)}; grant it "
+            "(rabbitmqctl set_permissions -p VHOST USER '.*' '.*' '.*'), or apply as a user who may"
+        )
     return BrokerError(f"RabbitMQ refuses the topology: {reply_text(error)}")
 
 

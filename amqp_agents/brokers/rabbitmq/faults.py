@@ -10,10 +10,12 @@ from contextlib import contextmanager
 from typing import Any, TypeVar
 
 from aiormq import exceptions as library
+from pamqp.exceptions import PAMQPException
 from yarl import URL
 
 from amqp_agents.brokers.rabbitmq.address import host_and_port
 from amqp_agents.errors import BrokerConnectionError
+from amqp_agents.observability import Event, log_event
 
 T = TypeVar("T")
 
@@ -22,9 +24,30 @@ log = logging.getLogger(__name__)
 CALL_SECONDS = 5.0  # how long the broker may take to answer a call on a channel
 APPLY_REMEDY = "run 'amqp-agents topology apply' or use run --declare"
 
+# Every family of errors the library has been seen, or can be expected, to let through. A loop
+# that must not end catches these; an error of another kind is a mistake of ours.
+UNEXPECTED = (
+    library.AMQPError,
+    PAMQPException,
+    OSError,
+    RuntimeError,
+    ValueError,
+    TypeError,
+    LookupError,
+    AttributeError,
+    ArithmeticError,
+    AssertionError,
+    EOFError,
+    asyncio.InvalidStateError,
+)
+
 
 class ConnectionLost(BrokerConnectionError):  # noqa: N818 - said as it is
     """The connection or channel under a call is gone; a new one is on its way."""
+
+
+class ConnectRefused(BrokerConnectionError):  # noqa: N818 - said as it is
+    """RabbitMQ itself said no: to the login, or to the vhost. Waiting mends neither."""
 
 
 @contextmanager
@@ -68,7 +91,8 @@ def tell_if_it_dies(task: "asyncio.Task[None]") -> None:
     def told(ended: "asyncio.Task[None]") -> None:
         error = None if ended.cancelled() else ended.exception()
         if error is not None:
-            log.error("task_died task=%s", ended.get_name(), exc_info=error)
+            reason = type(error).__name__
+            log_event(log, Event.TASK_DIED, error=error, task=ended.get_name(), reason=reason)
 
     task.add_done_callback(told)
 
@@ -120,13 +144,13 @@ def connect_failure(error: BaseException, url: URL, *, vhost: str) -> BrokerConn
     """Say why a connection could not be made, and what mends it; never with the password."""
     where, user = host_and_port(url), url.user or "guest"
     if isinstance(error, library.ProbableAuthenticationError | library.AuthenticationError):
-        return BrokerConnectionError(
+        return ConnectRefused(
             f"RabbitMQ at {where} refused the login of user {user!r}: "
             "check user and password in AMQP_AGENTS_URL"
         )
     if isinstance(error, library.InvalidFrameError):
         # The library loses the broker's own words (530) here.
-        return BrokerConnectionError(
+        return ConnectRefused(
             f"RabbitMQ at {where} refused user {user!r} the vhost {vhost!r}: it does not exist, "
             "or the user has no permissions there; create it (rabbitmqctl add_vhost), grant "
             "them (rabbitmqctl set_permissions -p VHOST USER '.*' '.*' '.*'), or name another "
@@ -170,12 +194,18 @@ _KNOWN_NOISE = (
     "Got frame for closed channel",
     "Delivery tag %r confirmed %r was ignored",
 )
+_WITH_PAYLOADS = ("Unhandled message %r returning", "message_id if None on returned message %r")
 
 
 class _KnownNoise(logging.Filter):
-    """Lets drops of a connection, which we report once ourselves, pass at DEBUG only."""
+    """Lets drops of a connection, which we report once ourselves, pass at DEBUG only.
+
+    A message that came back late is not shown: payloads are never logged.
+    """
 
     def filter(self, record: logging.LogRecord) -> bool:
+        if str(record.msg).startswith(_WITH_PAYLOADS):
+            record.msg, record.args = "a message came back after its publish had ended", ()
         if str(record.msg).startswith(_KNOWN_NOISE):
             record.levelno, record.levelname = logging.DEBUG, "DEBUG"
             record.exc_info = record.exc_text = None

@@ -10,6 +10,7 @@ from aiormq.abc import AbstractChannel
 
 from amqp_agents.brokers.rabbitmq.faults import ConnectionLost, library_faults
 from amqp_agents.brokers.rabbitmq.session import close_channel
+from amqp_agents.observability import Event, log_event
 from amqp_agents.pipeline import Delivery
 
 log = logging.getLogger(__name__)
@@ -47,7 +48,7 @@ class Holding:
                     await call()
         except (ConnectionLost, TimeoutError, library.AMQPChannelError):
             self._tally.lost_settlements += 1
-            log.debug("settlement_lost queue=%s", queue)
+            log_event(log, Event.SETTLEMENT_LOST, queue=queue)
             return False
         finally:
             self._unsettled -= 1

@@ -7,12 +7,14 @@ from collections.abc import Callable, Coroutine
 from typing import Any, TypeVar
 
 from aiormq.abc import AbstractChannel
-from tenacity import AsyncRetrying, RetryCallState, retry_if_exception_type
+from tenacity import AsyncRetrying, RetryCallState, retry_if_exception
 from yarl import URL
 
-from amqp_agents.brokers.rabbitmq.address import Address
+from amqp_agents.brokers.rabbitmq.address import Address, host_and_port
 from amqp_agents.brokers.rabbitmq.faults import (
+    UNEXPECTED,
     ConnectionLost,
+    ConnectRefused,
     backoff_seconds,
     connect_failure,
     tell_if_it_dies,
@@ -20,6 +22,7 @@ from amqp_agents.brokers.rabbitmq.faults import (
 from amqp_agents.brokers.rabbitmq.session import Session, open_session
 from amqp_agents.config import Settings
 from amqp_agents.errors import BrokerConnectionError
+from amqp_agents.observability import Event, log_event
 
 T = TypeVar("T")
 
@@ -32,7 +35,9 @@ STEADY_SECONDS = 5.0  # a connection that lived so long is no part of a series o
 class Link:
     """Keeps one connection up: backoff with jitter between attempts, hosts in random order.
 
-    `failure` is why the last attempt failed; None once connected.
+    `failure` is why the last attempt failed; None once connected. A link that RabbitMQ refuses
+    before it was ever connected gives up, until `open` is called again: the login or the vhost
+    is wrong. Later it keeps trying, whatever the answer.
     """
 
     def __init__(self, address: Address, settings: Settings, *, name: str) -> None:
@@ -43,6 +48,8 @@ class Link:
         self._session: Session | None = None
         self._changed = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
+        self._refused: ConnectRefused | None = None
+        self._was_up = False
 
     @property
     def live(self) -> Session | None:
@@ -51,16 +58,19 @@ class Link:
 
     def open(self) -> None:
         """Begin to connect, and keep at it; idempotent."""
-        if self._task is None:
+        if self._task is None or self._refused is not None:
             self._changed.clear()
+            self._refused, self._was_up = None, False
             self._task = asyncio.create_task(self._supervise(), name=f"link {self.name}")
             tell_if_it_dies(self._task)
 
     async def session(self) -> Session:
-        """Wait for a connection. Raises: BrokerConnectionError if the link is not open."""
+        """Wait for a connection. Raises: BrokerConnectionError if the link is closed or refused."""
         while self._session is None:
             if self._task is None:
                 raise BrokerConnectionError("the broker is closed (or connect was not called)")
+            if self._refused is not None:
+                raise self._refused
             await self._changed.wait()
         return self._session
 
@@ -101,30 +111,59 @@ class Link:
     async def _supervise(self) -> None:
         losses = 0
         while True:
-            session = await self._connect()
+            try:
+                session = await self._connect()
+            except ConnectRefused as error:
+                self.failure = self._refused = error
+                self._changed.set()
+                return
             since = time.monotonic()
-            self.failure, self._session = None, session
-            self._changed.set()
-            await session.lost.wait()
-            self._session = None
-            self._changed.clear()
-            self.failure = BrokerConnectionError(
-                f"the connection to RabbitMQ at {self._address.hosts} was lost"
-            )
-            log.warning("connection_lost link=%s epoch=%d", self.name, session.epoch)
-            await session.close()
+            try:
+                await self._hold(session)
+            except UNEXPECTED as error:
+                self._lose(session, error)
+                session.abandon()
             losses = 0 if time.monotonic() - since > STEADY_SECONDS else losses + 1
             await asyncio.sleep(backoff_seconds(losses, 0.05, 2.0))
+
+    async def _hold(self, session: Session) -> None:
+        version = session.version_text
+        log_event(log, Event.CONNECTED, link=self.name, epoch=session.epoch, version=version)
+        self.failure, self._session, self._was_up = None, session, True
+        self._changed.set()
+        await session.lost.wait()
+        self._lose(session)
+        await session.close()
+
+    def _lose(self, session: Session, unexpected: BaseException | None = None) -> None:
+        self._session = None
+        self._changed.clear()
+        reason = "" if unexpected is None else f": {type(unexpected).__name__}"
+        self.failure = BrokerConnectionError(
+            f"the connection to RabbitMQ at {self._address.hosts} was lost{reason}"
+        )
+        log_event(
+            log,
+            Event.CONNECTION_LOST,
+            error=unexpected,
+            link=self.name,
+            epoch=session.epoch,
+            reason=self.failure,
+        )
 
     async def _connect(self) -> Session:
         attempts = AsyncRetrying(
             wait=_pause_seconds,
-            retry=retry_if_exception_type(BrokerConnectionError),
+            retry=retry_if_exception(self._worth_trying_again),
             before_sleep=self._note_failure,
         )
         session: Session = await attempts(self._connect_to_any)
-        log.info("connected link=%s epoch=%d version=%s", self.name, session.epoch, session.version)
         return session
+
+    def _worth_trying_again(self, error: BaseException) -> bool:
+        if isinstance(error, ConnectRefused):
+            return self._was_up
+        return isinstance(error, BrokerConnectionError)
 
     async def _connect_to_any(self) -> Session:
         failure: BrokerConnectionError | None = None
@@ -132,7 +171,8 @@ class Link:
             try:
                 return await self._open(url)
             except BrokerConnectionError as error:
-                failure = failure or error
+                # What a broker says tells more than that another one is not there.
+                failure = error if isinstance(error, ConnectRefused) else failure or error
         assert failure is not None  # noqa: S101 - an address has at least one URL
         raise failure
 
@@ -147,6 +187,12 @@ class Link:
         except (ConnectionLost, TimeoutError) as error:
             cause = error.__cause__ if isinstance(error, ConnectionLost) else error
             raise connect_failure(cause or error, url, vhost=self._address.vhost) from None
+        except UNEXPECTED as error:
+            # Its text may hold the URL with the password, so only its kind is told.
+            raise BrokerConnectionError(
+                f"cannot connect to RabbitMQ at {host_and_port(url)}: "
+                f"the client failed with {type(error).__name__}"
+            ) from error
         self.epoch = session.epoch
         return session
 
@@ -155,12 +201,14 @@ class Link:
         pause = state.next_action.sleep if state.next_action else 0.0
         if isinstance(error, BrokerConnectionError):
             self.failure = error
-        log.warning(
-            "connect_failed link=%s attempt=%d retry_in=%.1fs reason=%s",
-            self.name,
-            state.attempt_number,
-            pause,
-            error,
+        log_event(
+            log,
+            Event.CONNECT_FAILED,
+            error=error.__cause__ if error else None,
+            link=self.name,
+            attempt=state.attempt_number,
+            retry_in=f"{pause:.1f}s",
+            reason=error,
         )
 
 

@@ -9,7 +9,6 @@ from aiormq.abc import AbstractChannel
 from amqp_agents.brokers.management import Management
 from amqp_agents.brokers.rabbitmq.crew import Crew
 from amqp_agents.brokers.rabbitmq.faults import reply_text
-from amqp_agents.topology import names
 from amqp_agents.topology.model import Binding, Exchange, Policy, Queue, Topology
 from amqp_agents.topology.observed import Observed, ObservedExchange, ObservedQueue
 from amqp_agents.topology.plan import Change, ChangeKind, ObjectKind
@@ -27,8 +26,7 @@ async def observe_by_management(management: Management) -> Observed:
 
 async def observe_by_amqp(crew: Crew, topology: Topology) -> Observed:
     """Return which of the topology's exchanges and queues exist; AMQP shows no more."""
-    migrated = [f"{names.inbox(agent.name)}@2" for agent in topology.agents]
-    queues = [*(queue.name for queue in topology.queues), *migrated]
+    queues = [queue.name for queue in topology.queues]
     exchanges = [exchange.name for exchange in topology.exchanges]
     found_exchanges = await crew.each(exchanges, _exchange_exists)
     found_queues = await crew.each(queues, _queue_exists)

@@ -30,7 +30,12 @@ from amqp_agents.errors import (
     PublishRejectedError,
     UnroutableMessageError,
 )
-from amqp_agents.protocol.limits import check_body, check_properties, check_short
+from amqp_agents.protocol.limits import (
+    BROKER_BODY_BYTES,
+    check_body,
+    check_properties,
+    check_short,
+)
 
 PAUSE_SECONDS = 0.01
 _EXCHANGE_NAME = re.compile(r"[a-zA-Z0-9_.:@#,/+ -]{0,127}")  # what the library lets pass
@@ -55,7 +60,7 @@ class Publisher:
 
     def __init__(self, link: Link, settings: Settings, *, user: str | None) -> None:
         self._link, self._user = link, user
-        self._max_body_bytes = settings.max_body_bytes
+        self._max_body_bytes = max(settings.max_body_bytes, BROKER_BODY_BYTES)
         self._window = asyncio.Semaphore(settings.publish_window)
         self._channels: ChannelSet | None = None
 
@@ -83,7 +88,15 @@ class Publisher:
         """Send and await the confirm; False if the connection was lost before it was sent."""
         try:
             channel = await self._channel(attempt, channel_of)
-            attempt.reached = "waiting for the confirm"
+        except ConnectionLost:
+            return False
+        except library.AMQPChannelError as error:
+            raise PublishRejectedError(
+                f"not sent, RabbitMQ closed the channel before: {attempt.target}: "
+                f"{reply_text(error)}"
+            ) from error
+        attempt.reached = "waiting for the confirm"
+        try:
             with library_faults(), channel.message_to(attempt.publishing.exchange):
                 await self._send(attempt, channel)
         except ConnectionLost as error:

@@ -10,7 +10,13 @@ from aiormq.abc import AbstractChannel, AbstractConnection
 from aiormq.connection import TCPTransportFactory, TLSTransportFactory, TransportFactory
 from yarl import URL
 
-from amqp_agents.brokers.rabbitmq.faults import ConnectionLost, answered, bounded, library_faults
+from amqp_agents.brokers.rabbitmq.faults import (
+    UNEXPECTED,
+    ConnectionLost,
+    answered,
+    bounded,
+    library_faults,
+)
 
 T = TypeVar("T")
 
@@ -136,7 +142,7 @@ class Session:
         try:
             with library_faults():
                 await bounded(self._pika.close(), CLOSE_SECONDS)
-        except (ConnectionLost, TimeoutError):
+        except (ConnectionLost, *UNEXPECTED):  # also TimeoutError; the connection is over anyway
             pass
         finally:
             self.abandon()

@@ -8,11 +8,12 @@ from aiormq.abc import AbstractChannel
 
 from amqp_agents.brokers.base import OnDelivery, SubscriptionState
 from amqp_agents.brokers.rabbitmq.consuming import ChannelConsumer, ConsumerOptions, consume_failure
-from amqp_agents.brokers.rabbitmq.faults import backoff_seconds, tell_if_it_dies
+from amqp_agents.brokers.rabbitmq.faults import UNEXPECTED, backoff_seconds, tell_if_it_dies
 from amqp_agents.brokers.rabbitmq.leases import Tally
 from amqp_agents.brokers.rabbitmq.link import Link
 from amqp_agents.brokers.rabbitmq.session import Session
 from amqp_agents.errors import AgentError, BrokerError
+from amqp_agents.observability import Event, log_event
 
 log = logging.getLogger(__name__)
 
@@ -110,6 +111,9 @@ class RabbitMQSubscription:
                 self._fail(consume_failure(error, self._options.queue))
             except AgentError as error:
                 self._fail(str(error))
+            except UNEXPECTED as error:
+                what = f"{type(error).__name__}: {error}".removesuffix(": ")
+                self._fail(f"queue {self._options.queue!r} is not consumed: {what}", error)
             pause = backoff_seconds(self._failures, BACKOFF_SECONDS, BACKOFF_CAP_SECONDS)
             self._failures += 1
             await asyncio.sleep(pause)
@@ -131,18 +135,23 @@ class RabbitMQSubscription:
             # After a cancel by the broker, what was delivered can still be settled.
             consumer.holding.retire()
             raise
+        except UNEXPECTED:
+            await consumer.cancel()  # it may live on: nothing new may come by its channel
+            consumer.holding.retire()
+            raise
 
     def _succeed(self, epoch: int) -> None:
         if self._state is not SubscriptionState.CANCELLED:
             self._state, self._failure, self._failures = SubscriptionState.UP, None, 0
             self._epoch = epoch
             self._up.set()
-            log.info("consuming queue=%s epoch=%d", self._options.queue, epoch)
+            log_event(log, Event.CONSUMING, queue=self._options.queue, epoch=epoch)
 
-    def _fail(self, reason: str) -> None:
+    def _fail(self, reason: str, unexpected: BaseException | None = None) -> None:
         if self._state is SubscriptionState.CANCELLED:
             return
         self._up.clear()
         if (self._state, self._failure) != (SubscriptionState.FAILING, reason):
-            log.warning("consumer_failing queue=%s reason=%s", self._options.queue, reason)
+            queue = self._options.queue
+            log_event(log, Event.CONSUMER_FAILING, error=unexpected, queue=queue, reason=reason)
         self._state, self._failure = SubscriptionState.FAILING, reason

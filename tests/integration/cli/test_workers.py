@@ -15,6 +15,7 @@ from tests.nodes.processes import Process
 pytestmark = pytest.mark.rabbitmq
 
 CONSUMING = "queue=agent.quality_agent "
+GRACE_SECONDS = 2.0
 
 
 def started(running: Running) -> list[int]:
@@ -23,7 +24,8 @@ def started(running: Running) -> list[int]:
 
 
 def supervised(program: Program, *options: str, consumers: int) -> Running:
-    running = program.start("run", "--declare", "my_agents:app", "--grace=2", *options)
+    grace = f"--grace={GRACE_SECONDS}"
+    running = program.start("run", "--declare", "my_agents:app", grace, *options)
     running.until(CONSUMING, times=consumers)
     return running
 
@@ -55,6 +57,21 @@ def test_workers_share_the_work_and_drain_with_0(program: Program) -> None:
     assert code == 0
     assert seconds < 4
     assert all(gone(pid) for pid in pids)
+
+
+@pytest.mark.parametrize(("option", "workers"), [("--workers=2", 2), ("--reload", 1)])
+def test_every_worker_drains_within_the_grace_that_was_asked_for(
+    program: Program, option: str, workers: int
+) -> None:
+    running = supervised(program, option, consumers=workers)
+    for _ in range(workers):
+        program("publish", '{"text": "long", "seconds": 600}', "--to", "quality_agent")
+    running.until("started long", times=workers)
+    running.signal()
+    code, seconds = running.ended()
+    assert code == 0
+    assert seconds < GRACE_SECONDS + 1.8  # beyond that the supervisor kills them
+    assert running.said.count("drain_finished") == workers
 
 
 def test_a_worker_that_dies_is_started_again(program: Program) -> None:

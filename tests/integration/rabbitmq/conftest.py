@@ -1,5 +1,7 @@
 """A vhost with a queue, and clients of it that reach the broker directly or through a proxy."""
 
+import asyncio
+import secrets
 from collections.abc import AsyncIterator, Callable
 from urllib.parse import urlsplit
 
@@ -18,6 +20,34 @@ WORK = Topology(
 )
 
 Configure = Callable[..., Settings]
+
+
+class Account:
+    """A user of the test's own, with rights in the test's vhost only."""
+
+    def __init__(self, rabbitmq: Endpoint, vhost_url: str) -> None:
+        self._call, self._parts = rabbitmq.management.call, urlsplit(vhost_url)
+        self._vhost = self._parts.path[1:]
+        self.name = f"user-{secrets.token_hex(6)}"
+
+    async def put(self, password: str = "pw", *, tags: str = "") -> None:
+        """Make the user, or change it."""
+        user = {"password": password, "tags": tags}
+        await asyncio.to_thread(self._call, "PUT", f"users/{self.name}", user)
+
+    async def grant(self, *, configure: str = "", write: str = "", read: str = "") -> None:
+        """Set what the user may do in the vhost; patterns, empty for nothing."""
+        rights = {"configure": configure, "write": write, "read": read}
+        path = f"permissions/{self._vhost}/{self.name}"
+        await asyncio.to_thread(self._call, "PUT", path, rights)
+
+    async def delete(self) -> None:
+        await asyncio.to_thread(self._call, "DELETE", f"users/{self.name}")
+
+    def url(self, port: int | None = None, *, password: str = "pw") -> str:
+        """Where it logs in, with this password, by this port."""
+        host, path = self._parts.hostname, self._parts.path
+        return f"amqp://{self.name}:{password}@{host}:{port or self._parts.port}{path}"
 
 
 @pytest.fixture
@@ -39,6 +69,15 @@ async def broker(configured: Configure) -> AsyncIterator[RabbitMQBroker]:
     await broker.apply(WORK)
     yield broker
     await broker.close()
+
+
+@pytest.fixture
+async def account(rabbitmq: Endpoint, vhost_url: str) -> AsyncIterator[Account]:
+    """A user without any rights, deleted afterwards."""
+    account = Account(rabbitmq, vhost_url)
+    await account.put()
+    yield account
+    await account.delete()
 
 
 @pytest.fixture

@@ -53,7 +53,7 @@ async def test_publishing_under_an_alarm_is_an_error_and_consuming_goes_on(node:
     assert time.monotonic() - began < 1.1
     arrivals = Arrivals(broker)
     await (await broker.consume("work", arrivals, prefetch=3)).ready(10)
-    assert await arrivals.bodies(3) == ["0", "1", "2"]
+    assert sorted(await arrivals.bodies(3)) == ["0", "1", "2"]  # sent at once, in no order
     waiting = asyncio.create_task(broker.publish(MESSAGE, timeout_seconds=30))
     await watermark("0.6")
     await waiting

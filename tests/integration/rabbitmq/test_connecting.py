@@ -7,10 +7,12 @@ from urllib.parse import urlsplit
 
 import pytest
 
+from amqp_agents.brokers.base import Publishing
 from amqp_agents.brokers.rabbitmq import RabbitMQBroker
 from amqp_agents.errors import BrokerConnectionError
+from amqp_agents.protocol.properties import Properties
 from tests.conformance.waiting import until
-from tests.integration.rabbitmq.conftest import Configure
+from tests.integration.rabbitmq.conftest import Account, Configure
 from tests.nodes.endpoint import Endpoint
 from tests.nodes.ports import free_port
 from tests.nodes.proxy import Proxy
@@ -20,11 +22,11 @@ pytestmark = pytest.mark.rabbitmq
 SECRET = "s3cr3t-word"
 
 
-async def failure(settings: object) -> str:
+async def failure(settings: object, limit_seconds: float = 1) -> str:
     """What a client says that cannot connect."""
     broker = RabbitMQBroker(settings, name="test")  # type: ignore[arg-type]
     with pytest.raises(BrokerConnectionError) as caught:
-        await broker.connect(timeout_seconds=1)
+        await broker.connect(timeout_seconds=limit_seconds)
     return str(caught.value)
 
 
@@ -60,6 +62,61 @@ async def test_a_missing_vhost_is_named(configured: Configure, vhost_url: str) -
     told = await failure(configured(url=replaced(vhost_url, path="/no-such-vhost")))
     assert "the vhost 'no-such-vhost'" in told
     assert "rabbitmqctl add_vhost" in told
+
+
+@pytest.mark.parametrize("change", [{"login": f"guest:{SECRET}"}, {"path": "/no-such-vhost"}])
+async def test_what_rabbitmq_refuses_at_first_is_not_tried_again(
+    configured: Configure,
+    vhost_url: str,
+    change: dict[str, str],
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    began = time.monotonic()
+    told = await failure(configured(url=replaced(vhost_url, **change)), limit_seconds=20)
+    assert time.monotonic() - began < 1
+    assert "refused" in told
+    assert "connect_failed" not in caplog.text
+
+
+async def test_of_several_hosts_one_that_refuses_is_enough_to_give_up(
+    configured: Configure, vhost_url: str
+) -> None:
+    alive = urlsplit(vhost_url)
+    hosts = f"127.0.0.1:{free_port()},{alive.hostname}:{alive.port}"
+    url = replaced(vhost_url, login=f"guest:{SECRET}", host=hosts)
+    assert "refused the login" in await failure(configured(url=url), limit_seconds=20)
+
+
+async def test_a_client_that_was_refused_can_connect_once_the_password_is_right(
+    configured: Configure, account: Account
+) -> None:
+    await account.grant(read=".*")
+    broker = RabbitMQBroker(configured(url=account.url(password="other")), name="test")
+    with pytest.raises(BrokerConnectionError, match="refused the login"):
+        await broker.connect(timeout_seconds=20)
+    await account.put("other")
+    await broker.connect(timeout_seconds=10)
+    await broker.close()
+
+
+async def test_a_client_that_was_connected_outlives_a_refusal(
+    proxy: Proxy, configured: Configure, account: Account, caplog: pytest.LogCaptureFixture
+) -> None:
+    await account.grant(write=".*")
+    broker = RabbitMQBroker(configured(url=account.url(proxy.port)), name="test")
+    await broker.connect(timeout_seconds=10)
+    await account.put("changed meanwhile")
+    proxy.reset()
+
+    async def refused_twice() -> bool:
+        lines = [line for line in caplog.messages if "link=test/publish attempt=2" in line]
+        return any("refused the login" in line for line in lines)
+
+    await until(refused_twice, "a second refusal")
+    await account.put()
+    message = Publishing("amq.fanout", "", b"x", Properties(), mandatory=False)
+    await broker.publish(message, timeout_seconds=20)
+    await broker.close()
 
 
 async def test_an_unknown_host_is_named(configured: Configure, vhost_url: str) -> None:

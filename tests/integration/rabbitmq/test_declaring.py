@@ -11,7 +11,7 @@ import pytest
 
 from amqp_agents.brokers.rabbitmq import RabbitMQBroker
 from amqp_agents.config import Settings
-from amqp_agents.errors import TopologyConflictError, TopologyMissingError
+from amqp_agents.errors import BrokerError, TopologyConflictError, TopologyMissingError
 from amqp_agents.topology.layout import standard_topology
 from amqp_agents.topology.model import (
     AgentSpec,
@@ -25,7 +25,7 @@ from amqp_agents.topology.model import (
 )
 from amqp_agents.topology.plan import Change, ChangeKind
 from tests.conformance.waiting import send
-from tests.integration.rabbitmq.conftest import Configure
+from tests.integration.rabbitmq.conftest import Account, Configure
 from tests.nodes.endpoint import Endpoint
 from tests.nodes.ports import free_port
 
@@ -113,6 +113,42 @@ async def test_a_user_who_may_not_write_policies_gets_arguments(
             assert await broker.plan(AGENTS) == ()
     finally:
         await asyncio.to_thread(call, "DELETE", f"users/{user}")
+
+
+@pytest.mark.parametrize("tags", ["administrator", "management", ""])
+@pytest.mark.parametrize("declared", [True, False])
+async def test_a_user_who_may_not_declare_is_told_so(
+    configured: Configure, account: Account, tags: str, *, declared: bool
+) -> None:
+    await account.put(tags=tags)
+    await account.grant(write=".*", read=".*")
+    if declared:  # one thing is missing, so that there is something to declare
+        async with connected(configured()) as broker:
+            await broker.apply(AGENTS)
+            (change, *_) = await broker.plan(standard_topology([AgentSpec("late")]))
+            assert change.kind is ChangeKind.CREATE
+    wanted = standard_topology([AgentSpec("agent0"), AgentSpec("late")])
+    async with connected(configured(url=account.url())) as broker:
+        with pytest.raises(BrokerError) as caught:
+            await broker.apply(wanted)
+    told = str(caught.value)
+    assert f"refused for user '{account.name}'" in told
+    assert "access to " in told
+    assert "rabbitmqctl set_permissions" in told
+
+
+async def test_a_refusal_stays_one_however_often_it_is_asked_for(
+    configured: Configure, account: Account, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with connected(configured()) as broker:
+        await broker.apply(AGENTS)
+    await account.grant()
+    settings = configured(url=account.url(), management_url=nowhere())
+    async with connected(settings) as broker:
+        for _ in range(10):  # calls that were cut short cost the connection, now and then
+            with pytest.raises(BrokerError, match="refused for user"):
+                await broker.apply(AGENTS)
+    assert "connection_lost" not in caplog.text
 
 
 @pytest.mark.parametrize("managed", [True, False])

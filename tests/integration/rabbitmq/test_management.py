@@ -1,6 +1,5 @@
 """The client of the management API."""
 
-import asyncio
 from urllib.parse import urlsplit
 
 import pytest
@@ -9,7 +8,6 @@ from pydantic import SecretStr
 from amqp_agents.brokers.management import Management, ManagementError
 from amqp_agents.brokers.rabbitmq import RabbitMQBroker
 from amqp_agents.errors import BrokerConnectionError, ConfigurationError
-from tests.conformance.waiting import until
 from tests.nodes.endpoint import Endpoint
 from tests.nodes.ports import free_port
 
@@ -37,22 +35,6 @@ async def test_it_shows_the_vhost_and_the_user(
         assert await management.policies() == []
         assert (await management.queue("work") or {})["durable"] is True
         assert await management.queue("no such queue") is None
-
-
-async def test_it_closes_a_connection(
-    broker: RabbitMQBroker, rabbitmq: Endpoint, vhost_url: str
-) -> None:
-    async with client(rabbitmq.management_url, vhost_url) as management:
-        names: list[str] = []
-
-        async def listed() -> bool:
-            names[:] = [each["name"] for each in await management.connections()]
-            return len(names) == 3
-
-        await until(listed, "the listing of three connections")
-        await asyncio.gather(*(management.close_connection(name) for name in names))
-        with pytest.raises(ManagementError, match="404"):
-            await management.close_connection("no such connection")
 
 
 async def test_a_login_in_its_own_url_comes_first(rabbitmq: Endpoint, vhost_url: str) -> None:

@@ -53,7 +53,7 @@ async def contents(broker: RabbitMQBroker, queue: str) -> list[str]:
         (message("work", "work", headers={"f": float("nan")}), InvalidPayloadError, "header 'f'"),
         (message("work", "work", priority=256), InvalidPayloadError, "priority"),
         (message("work", "work", expiration_ms=-1), InvalidPayloadError, "expiration_ms"),
-        (message("work", "work", "x" * 2_000_000), InvalidPayloadError, "max_body_bytes"),
+        (message("work", "work", "x" * 17_000_000), InvalidPayloadError, "max_body_bytes"),
     ],
 )
 async def test_a_bad_message_is_named_and_fails_none_of_its_neighbours(

@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from amqp_agents.cli.dlq_safety import delivery_limit
 from amqp_agents.cli.findings import (
     State,
     of_permissions,
@@ -12,7 +13,6 @@ from amqp_agents.cli.findings import (
     of_version,
     tags_of,
 )
-from amqp_agents.cli.looks import delivery_limit
 from amqp_agents.topology.plan import Change, ChangeKind, ObjectKind
 
 ALL = {"configure": ".*", "write": ".*", "read": ".*"}

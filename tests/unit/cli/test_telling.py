@@ -8,8 +8,8 @@ import pytest
 from rich.console import Console
 
 from amqp_agents.cli import output
+from amqp_agents.cli.error_text import error_json, sentences_of
 from amqp_agents.cli.logs import JsonLines, Lines
-from amqp_agents.cli.sentences import error_json, sentences_of
 from amqp_agents.errors import (
     AgentCommunicationError,
     BrokerConnectionError,

@@ -2,6 +2,7 @@ from typing import Any
 
 import pytest
 from hypothesis import given
+from pydantic import BaseModel, ValidationError
 
 from amqp_agents.errors import (
     AgentCommunicationError,
@@ -147,3 +148,13 @@ def test_what_is_strange_in_a_report_becomes_unknown() -> None:
 def test_an_endless_wait_that_is_suggested_is_cut() -> None:
     payload = read_error_payload({"suggested_retry_after": 10**400}, failed_agent="a")
     assert payload.suggested_retry_after == 2**31 - 1
+
+
+def test_a_validation_error_is_told_by_its_fields_and_never_by_its_values() -> None:
+    class Card(BaseModel):
+        number: int
+
+    with pytest.raises(ValidationError) as raised:
+        Card.model_validate({"number": "4111-secret"})
+    assert "number: Input should be a valid integer" in text_of(raised.value)
+    assert "secret" not in text_of(raised.value)

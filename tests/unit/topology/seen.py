@@ -10,7 +10,7 @@ from amqp_agents.topology.plan import ChangeKind
 
 CREATE, UPDATE, CONFLICT = ChangeKind.CREATE, ChangeKind.UPDATE, ChangeKind.CONFLICT
 AGENTS = [AgentSpec("a", events=("ticket.closed",)), AgentSpec("b", events=("#",))]
-DESIRED = standard_topology(AGENTS, journal=True)
+DESIRED = standard_topology(AGENTS)
 VERSIONS: list[Version] = [(3, 10), (4, 0), (4, 3)]
 
 

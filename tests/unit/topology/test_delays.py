@@ -10,7 +10,6 @@ from amqp_agents.topology.delays import (
     LEVELS,
     MAX_DELAY_SECONDS,
     delay_headers,
-    quantised,
     whole_seconds,
     without_delay_headers,
 )
@@ -69,16 +68,3 @@ def test_headers_of_a_delay_that_is_over_are_taken_off(
 ) -> None:
     kept = {name: value for name, value in others.items() if name not in HEADERS}
     assert without_delay_headers({**others, **delay_headers(seconds)}) == kept
-
-
-@given(SECONDS)
-def test_a_quantised_delay_passes_three_levels_and_is_never_shorter(seconds: int) -> None:
-    longer = quantised(seconds)
-    assert seconds <= longer <= MAX_DELAY_SECONDS
-    assert longer.bit_count() <= 3 or longer == seconds > 114_688
-    assert quantised(longer) == longer
-
-
-@given(st.integers(min_value=1, max_value=114_688))
-def test_quantising_adds_less_than_a_quarter(seconds: int) -> None:
-    assert quantised(seconds) < seconds * 1.25

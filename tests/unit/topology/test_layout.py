@@ -8,7 +8,6 @@ from amqp_agents.errors import ConfigurationError, DuplicateAgentError
 from amqp_agents.topology import names
 from amqp_agents.topology.delays import LEVELS
 from amqp_agents.topology.layout import (
-    inbox_bindings,
     inbox_queue,
     policies_as_arguments,
     reply_topology,
@@ -41,11 +40,11 @@ def keys(topology: Topology, source: str, destination: str) -> list[str]:
 
 
 @settings(max_examples=30)
-@given(FLEETS, st.booleans())
+@given(FLEETS)
 def test_both_ends_of_every_binding_alternate_and_dead_letter_exist(
-    agents: list[AgentSpec], journal: bool
+    agents: list[AgentSpec],
 ) -> None:
-    topology = standard_topology(agents, journal=journal)
+    topology = standard_topology(agents)
     assert problems(topology) == ()
     for version in [(3, 10), (4, 0), (4, 3)]:
         assert problems(policies_as_arguments(topology, version), version) == ()
@@ -114,22 +113,6 @@ def test_an_inbox_dead_letters_at_least_once_under_a_key_of_its_own() -> None:
     }
 
 
-def test_a_queue_in_its_place_gets_the_same_bindings_and_arguments() -> None:
-    second = inbox_queue("quality_agent", generation=2)
-    assert second.name == "agent.quality_agent@2"
-    assert second.settings == inbox_queue("quality_agent").settings
-    moved = inbox_bindings(QUALITY, second.name)
-    stayed = inbox_bindings(QUALITY, "agent.quality_agent")
-    assert [(b.source, b.routing_key) for b in moved] == [(b.source, b.routing_key) for b in stayed]
-
-
-def test_a_journal_exists_only_when_asked_for() -> None:
-    assert not any("journal" in queue.name for queue in standard_topology([QUALITY]).queues)
-    topology = standard_topology([QUALITY], journal=True)
-    (journal,) = [queue for queue in topology.queues if queue.name == "agent.journal"]
-    assert journal.kind is QueueKind.STREAM
-
-
 def test_an_intent_declared_twice_is_bound_once() -> None:
     agent = AgentSpec("a", events=("x", "x"))
     assert keys(standard_topology([agent]), "agent.events", "agent.a") == [
@@ -157,20 +140,18 @@ def test_an_intent_no_binding_can_match_is_refused_with_its_agent(intent: str) -
 
 
 def test_a_client_instance_gets_a_classic_queue_that_ends_with_it() -> None:
-    topology = reply_topology("3f2a", agents=["a", "b"])
+    topology = reply_topology("3f2a")
     (queue,) = topology.queues
     assert (queue.name, queue.kind) == ("agent.reply.3f2a", QueueKind.CLASSIC)
     assert queue.settings["x-expires"] == 600_000
     assert [(b.source, b.routing_key) for b in topology.bindings] == [
         ("agent.reply", "3f2a"),
-        ("agent.control", "agent.a"),
-        ("agent.control", "agent.b"),
     ]
     assert problems(topology) == ()
 
 
 @given(FLEETS)
 def test_all_names_stand_in_the_one_namespace(agents: list[AgentSpec]) -> None:
-    topology = standard_topology(agents, journal=True)
+    topology = standard_topology(agents)
     for name in [e.name for e in topology.exchanges] + [q.name for q in topology.queues]:
         assert re.fullmatch(r"agent\.[A-Za-z0-9_.-]+", name)

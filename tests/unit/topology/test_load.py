@@ -10,8 +10,8 @@ from amqp_agents.demo.agents import approval, execution, quality, support
 from amqp_agents.errors import ConfigurationError, TopologyConflictError
 from amqp_agents.topology.layout import standard_topology
 from amqp_agents.topology.load import load_topology, merge, parse_topology
-from amqp_agents.topology.marked import MAX_BYTES, MAX_PROBLEMS
 from amqp_agents.topology.model import AgentSpec
+from amqp_agents.topology.yaml_positions import MAX_BYTES, MAX_PROBLEMS
 
 GOOD = """\
 agents:

@@ -10,57 +10,17 @@ from tests.unit.topology.seen import (
     CREATE,
     DESIRED,
     UPDATE,
-    with_arguments,
     with_policy,
     with_queue,
     without,
 )
 
 
-def replaced_queue(actual: Observed) -> Observed:
+def test_a_queue_of_another_name_does_not_stand_for_an_inbox() -> None:
+    actual = observed_of(DESIRED, (4, 0))
     queues = without(actual.queues, "agent.a") | {"agent.a@2": (actual.queues or {})["agent.a"]}
-    return replace(actual, queues=queues)
-
-
-def rebound(actual: Observed, destination: str, *, to_exchange: bool = False) -> Observed:
-    bindings = tuple(
-        replace(each, destination=destination, to_exchange=to_exchange)
-        if each.destination == "agent.a"
-        else each
-        for each in actual.bindings or ()
-    )
-    return replace(actual, bindings=bindings)
-
-
-def test_a_queue_that_was_replaced_is_not_made_again() -> None:
-    actual = rebound(replaced_queue(observed_of(DESIRED, (4, 0))), "agent.a@2")
-    assert plan(DESIRED, actual, (4, 0)) == ()
-
-
-def test_a_binding_a_replaced_queue_lacks_is_made_on_the_new_one() -> None:
-    actual = replaced_queue(observed_of(DESIRED, (4, 0)))
-    changes = plan(DESIRED, actual, (4, 0))
-    assert changes
-    assert {change.subject.destination for change in changes} == {"agent.a@2"}  # type: ignore[union-attr]
-
-
-@pytest.mark.parametrize(
-    ("destination", "to_exchange"),
-    [("agent.a", False), ("agent.a@2", False), ("agent.switch.a", True)],
-)
-def test_while_a_queue_is_being_replaced_no_second_way_to_it_is_planned(
-    destination: str, to_exchange: bool
-) -> None:
-    actual = rebound(observed_of(DESIRED, (4, 0)), destination, to_exchange=to_exchange)
-    both = {**(actual.queues or {}), "agent.a@2": (actual.queues or {})["agent.a"]}
-    assert plan(DESIRED, replace(actual, queues=both), (4, 0)) == ()
-
-
-def test_a_replaced_queue_is_compared_under_its_new_name() -> None:
-    actual = rebound(replaced_queue(observed_of(DESIRED, (4, 0))), "agent.a@2")
-    (change,) = plan(DESIRED, with_arguments(actual, "agent.a@2", max_length=1), (4, 0))
-    assert (change.kind, change.name) == (CONFLICT, "agent.a@2")
-    assert change.differences == ("x-max-length: have 1, want none",)
+    (change,) = plan(DESIRED, replace(actual, queues=queues), (4, 0))
+    assert (change.kind, change.name) == (CREATE, "agent.a")
 
 
 @pytest.mark.parametrize("priority", [10, 50])
@@ -136,4 +96,4 @@ def test_an_operator_policy_that_lowers_ours_is_a_conflict_of_the_queue() -> Non
 
 def test_before_4_0_no_policy_without_limit_is_wanted() -> None:
     names = {change.name for change in plan(DESIRED, Observed(policies=()), (3, 10))}
-    assert names == {"agent.inbox", "agent.journal"}
+    assert names == {"agent.inbox"}

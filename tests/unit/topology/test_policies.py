@@ -20,7 +20,7 @@ from amqp_agents.topology.policies import (
     policies_as_arguments,
 )
 
-CLASSES = (policies.INBOX, policies.DEAD_LETTERS, policies.LOST, policies.JOURNAL)
+CLASSES = (policies.INBOX, policies.DEAD_LETTERS, policies.LOST)
 FLEET = [AgentSpec(name) for name in ("a", "quality_agent", "x-1", "dlq", "reply2", "lostx")]
 INSTANCES = ("1", "3f2a", "dlq", "a.dlq", "lost", "a@2")
 AGENT_IDS = st.from_regex(names.AGENT_ID, fullmatch=True).filter(
@@ -33,19 +33,15 @@ def classes_of(queue: str) -> list[str]:
 
 
 def test_no_queue_name_of_the_package_is_in_two_classes() -> None:
-    topology = standard_topology(FLEET, journal=True)
+    topology = standard_topology(FLEET)
     every = [queue.name for queue in topology.queues]
-    every += [f"{name}@{number}" for name in every for number in (2, 17)]
     every += [names.reply_queue(instance) for instance in INSTANCES]
     found = {name: classes_of(name) for name in every}
     assert all(len(classes) <= 1 for classes in found.values())
     for agent in FLEET:
         assert found[names.inbox(agent.name)] == ["agent.inbox"]
-        assert found[f"{names.inbox(agent.name)}@2"] == ["agent.inbox"]
         assert found[names.dead_letter_queue(agent.name)] == ["agent.dlq"]
-        assert found[f"{names.dead_letter_queue(agent.name)}@2"] == ["agent.dlq"]
-    assert found["agent.lost"] == found["agent.lost@2"] == ["agent.lost"]
-    assert found["agent.journal"] == ["agent.journal"]
+    assert found["agent.lost"] == ["agent.lost"]
 
 
 @pytest.mark.parametrize(
@@ -71,13 +67,12 @@ def test_before_4_0_no_queue_is_told_to_have_no_delivery_limit(version: tuple[in
 
 
 def test_without_the_management_api_the_classes_become_arguments() -> None:
-    topology = policies_as_arguments(standard_topology([AgentSpec("a")], journal=True), (4, 0))
+    topology = policies_as_arguments(standard_topology([AgentSpec("a")]), (4, 0))
     settings = {queue.name: dict(queue.settings) for queue in topology.queues}
     assert topology.policies == ()
     assert settings["agent.a"]["x-delivery-limit"] == 100
     assert settings["agent.a.dlq"] == {"x-delivery-limit": -1}
     assert settings["agent.lost"] == {"x-delivery-limit": -1}
-    assert settings["agent.journal"] == {"x-max-age": "7D"}
     assert "x-delivery-limit" not in settings["agent.delay.v1.3"]
 
 

@@ -43,7 +43,7 @@ def unquoted(text: str) -> str:
     return re.sub(r'"(?:[^"\\\n]|\\.)*"', "", text).replace("<br>", "")
 
 
-@pytest.mark.parametrize("topology", [DESIRED, EMPTY, standard_topology(AGENTS, journal=True)])
+@pytest.mark.parametrize("topology", [DESIRED, EMPTY])
 def test_every_line_of_a_mermaid_chart_is_a_statement(topology: Topology) -> None:
     lines = mermaid(topology).splitlines()
     assert [line for line in lines if not MERMAID.fullmatch(line.replace("<br>", ""))] == []
@@ -51,7 +51,7 @@ def test_every_line_of_a_mermaid_chart_is_a_statement(topology: Topology) -> Non
     assert opened == sum(line.strip() == "end" for line in lines)
 
 
-@pytest.mark.parametrize("topology", [DESIRED, EMPTY, standard_topology(AGENTS, journal=True)])
+@pytest.mark.parametrize("topology", [DESIRED, EMPTY])
 def test_every_line_of_a_graphviz_graph_is_a_statement(topology: Topology) -> None:
     text = graphviz(topology)
     assert [line for line in text.splitlines() if not DOT.fullmatch(line)] == []

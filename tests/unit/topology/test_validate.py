@@ -30,7 +30,7 @@ def of_queue(settings: dict[str, object], kind: QueueKind = QUORUM) -> tuple[str
 
 
 def test_what_the_package_lays_out_is_valid() -> None:
-    topology = standard_topology([AgentSpec("a", events=("x.#",))], journal=True)
+    topology = standard_topology([AgentSpec("a", events=("x.#",))])
     assert validate(topology) is topology
 
 

@@ -137,3 +137,13 @@ def test_only_known_noise_of_the_library_is_turned_down(caplog: pytest.LogCaptur
         logger.warning("Cancelling cause reader exited abnormally")
     assert caplog.records[-1].levelno == logging.DEBUG
     assert len(logger.filters) == 1
+
+
+def test_a_message_that_came_back_late_is_not_shown_in_the_log(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    quieten_library()
+    secret = b'{"card": "4111"}'
+    logging.getLogger("aiormq.channel").error("Unhandled message %r returning", secret)
+    assert "4111" not in caplog.text
+    assert "came back after its publish had ended" in caplog.text
