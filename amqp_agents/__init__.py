@@ -11,6 +11,7 @@ from amqp_agents.errors import (
     AgentCommunicationError,
     AgentError,
     BrokerError,
+    CircuitOpenError,
     ConfigurationError,
     DependencyFailedError,
     ErrorCode,
@@ -25,6 +26,7 @@ from amqp_agents.observability import MemoryJournal
 from amqp_agents.protocol import AgentMessage, HybridMessage, MessageType
 from amqp_agents.protocol.error_payload import ErrorPayload
 from amqp_agents.publisher import AsyncPublisher
+from amqp_agents.routing.breaker_state import BreakerPolicy
 
 __all__ = [
     "Agent",
@@ -34,8 +36,10 @@ __all__ = [
     "AgentMessage",
     "AsyncPublisher",
     "BoundHandler",
+    "BreakerPolicy",
     "BrokerError",
     "Caller",
+    "CircuitOpenError",
     "Client",
     "ConfigurationError",
     "Context",

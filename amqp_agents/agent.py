@@ -10,6 +10,7 @@ from amqp_agents.context import In, Out, Outgoing, Target
 from amqp_agents.errors import ConfigurationError, DuplicateAgentError
 from amqp_agents.injection import Signature, signature_of
 from amqp_agents.protocol import AgentRef
+from amqp_agents.routing.breaker_state import BreakerPolicy
 from amqp_agents.topology.model import AgentSpec
 from amqp_agents.topology.names import checked_agent_id, topic_matches
 
@@ -17,6 +18,7 @@ P = ParamSpec("P")
 Ret = TypeVar("Ret", covariant=True)
 
 DEFAULT_RETRY = RetryPolicy()
+DEFAULT_BREAKER = BreakerPolicy()
 DEFAULT_CONCURRENCY = 8
 MAX_PREFETCH = 65_535  # what AMQP has two bytes for
 DEFAULT_TIME_LIMIT_SECONDS = 600.0
@@ -90,11 +92,13 @@ class Declare(Protocol):
 class Agent:
     """One agent: its name, how it is fed, and its handlers by intent and by event.
 
+    An agent that keeps failing stops taking messages for a while; `breaker` says when, None never.
+
     Units:  `concurrency` handlers at once per process; `time_limit_seconds` for one of them,
         None for no limit.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - the options of one declaration
         self,
         name: str,
         *,
@@ -102,12 +106,13 @@ class Agent:
         capabilities: Sequence[str] = (),
         concurrency: int = DEFAULT_CONCURRENCY,
         retry: RetryPolicy = DEFAULT_RETRY,
+        breaker: BreakerPolicy | None = DEFAULT_BREAKER,
         time_limit_seconds: float | None = DEFAULT_TIME_LIMIT_SECONDS,
     ) -> None:
         self.name = checked_agent_id(name)
         self.role, self.capabilities = role, tuple(capabilities)
         self.concurrency = _prefetch(name, "concurrency", concurrency)
-        self.retry = retry
+        self.retry, self.breaker = retry, breaker
         self.time_limit_seconds = _positive(name, "time_limit_seconds", time_limit_seconds)
         self.handlers: list[BoundHandler[Any, Any, Any, Any]] = []
 
@@ -177,13 +182,14 @@ class Agent:
         return f"<agent {self.name!r}>"
 
 
-def agent(
+def agent(  # noqa: PLR0913 - the options of one declaration
     name: str,
     *,
     role: str | None = None,
     capabilities: Sequence[str] = (),
     concurrency: int = DEFAULT_CONCURRENCY,
     retry: RetryPolicy = DEFAULT_RETRY,
+    breaker: BreakerPolicy | None = DEFAULT_BREAKER,
     time_limit_seconds: float | None = DEFAULT_TIME_LIMIT_SECONDS,
 ) -> Declare:
     """Declare a function as the agent `name`, for addressed messages of any intent.
@@ -199,6 +205,7 @@ def agent(
         capabilities=capabilities,
         concurrency=concurrency,
         retry=retry,
+        breaker=breaker,
         time_limit_seconds=time_limit_seconds,
     )._declare(Handles(None))
 

@@ -5,32 +5,35 @@ import time
 from dataclasses import replace
 
 from amqp_agents.agent import Agent
-from amqp_agents.brokers.base import Broker, Lease, Subscription
+from amqp_agents.brokers.base import Broker, Lease
 from amqp_agents.errors import AgentError, ConfigurationError, DependencyFailedError
+from amqp_agents.intake import Intake, tell_if_it_failed
 from amqp_agents.observability import Telemetry
 from amqp_agents.outcome import Outcome, Release, outcome_of
-from amqp_agents.pipeline import Delivery, Handler
+from amqp_agents.pipeline import Delivery, Gate, Handler
 from amqp_agents.protocol import WireLimits, decode
 from amqp_agents.protocol.error_payload import text_of
 from amqp_agents.settling import Settling
 from amqp_agents.topology.names import inbox
 
 DRAINING = Release("the worker is stopping")
+CLOSED = Release("the circuit is open")
 SELF_CANCEL_PAUSE_SECONDS = 1.0
 
 
 class Consumer:
-    """Feeds one agent from its inbox, at most `agent.concurrency` handlers at once.
+    """Feeds one agent from its inbox, as much at once as its intake lets in.
 
     Handlers run in tasks of ours: a lost connection never cancels one, it only makes its ack
     be lost, and the broker delivers the message again.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - the stations it joins
         self,
         agent: Agent,
         handler: Handler,
         *,
+        gate: Gate,
         broker: Broker,
         settling: Settling,
         telemetry: Telemetry,
@@ -39,20 +42,18 @@ class Consumer:
         self.agent, self._handler = agent, handler
         self._broker, self._settling, self._telemetry = broker, settling, telemetry
         self._limits = limits
-        self._slots = asyncio.Semaphore(agent.concurrency)
         self._handlings: set[asyncio.Task[None]] = set()
-        self._subscription: Subscription | None = None
-        self._draining = False
+        self._gate, self._draining = gate, False
+        self.intake = Intake(
+            broker, inbox(agent.name), most=agent.concurrency, gate=gate, begin=self._begin
+        )
 
     async def start(self, *, timeout_seconds: float) -> None:
         """Consume; return once deliveries can flow.
 
         Raises: BrokerError with the reason if they cannot within the limit.
         """
-        self._subscription = await self._broker.consume(
-            inbox(self.agent.name), self._on_delivery, prefetch=self.agent.concurrency
-        )
-        await self._subscription.ready(timeout_seconds)
+        await self.intake.start(timeout_seconds=timeout_seconds)
 
     async def drain(self, grace_seconds: float) -> int:
         """Stop consuming, let handlers finish, hand the rest back; return how many were cut off.
@@ -60,8 +61,7 @@ class Consumer:
         Units:  real seconds, also on a manual clock.
         """
         self._draining = True
-        if self._subscription is not None:
-            await self._subscription.cancel()
+        await self.intake.stop()
         if self._handlings:
             await asyncio.wait(set(self._handlings), timeout=grace_seconds)
         unfinished = set(self._handlings)
@@ -69,31 +69,26 @@ class Consumer:
             handling.cancel()
         if unfinished:
             await asyncio.wait(unfinished, timeout=5.0)
-        if self._subscription is not None:
-            await self._subscription.close()
+        await self.intake.close()
         return len(unfinished)
 
-    def _on_delivery(self, lease: Lease) -> None:
+    def _begin(self, lease: Lease) -> asyncio.Task[None]:
         handling = asyncio.create_task(self._handle(lease), name=f"handling-{self.agent.name}")
         self._handlings.add(handling)
-        handling.add_done_callback(self._ended)
-
-    def _ended(self, handling: asyncio.Task[None]) -> None:
-        self._handlings.discard(handling)
-        defect = None if handling.cancelled() else handling.exception()
-        if defect is not None:
-            told = {"message": "a delivery could not be settled", "exception": defect}
-            handling.get_loop().call_exception_handler(told)
+        handling.add_done_callback(self._handlings.discard)
+        handling.add_done_callback(tell_if_it_failed)
+        return handling
 
     async def _handle(self, lease: Lease) -> None:
         delivery, defective = lease.delivery, True
         try:
-            async with self._slots:
+            async with self.intake.slots.slot() as admitted:
                 started = time.monotonic()
-                delivery, outcome = await self._outcome(delivery)
-                if delivery.unreadable:
-                    self._telemetry.unreadable(self.agent.name, delivery)
-                done = await self._settling.settle(lease, delivery, outcome)
+                if admitted:
+                    delivery, outcome = await self._outcome(delivery)
+                else:
+                    outcome = DRAINING if self._draining else CLOSED
+                done = await self._settle(lease, delivery, outcome)
             defective = False
         except (asyncio.CancelledError, GeneratorExit) as cut_off:
             defective = False
@@ -106,6 +101,16 @@ class Consumer:
                 await lease.reject()
         self._telemetry.handled(self.agent.name, delivery, done, time.monotonic() - started)
 
+    async def _settle(self, lease: Lease, delivery: Delivery, outcome: Outcome) -> Outcome:
+        if delivery.unreadable:
+            self._telemetry.unreadable(self.agent.name, delivery)
+        if isinstance(outcome, Release) and self._gate.closed:
+            await self.intake.stilled()
+        done = await self._settling.settle(lease, delivery, outcome)
+        if not (delivery.redelivered or isinstance(done, Release)):
+            self.intake.proven()
+        return done
+
     async def _hand_back(self, lease: Lease) -> None:
         """Return a message unharmed: its handler was cut off at the end of the grace period."""
         try:
@@ -115,8 +120,6 @@ class Consumer:
             await lease.release()
 
     async def _outcome(self, delivery: Delivery) -> tuple[Delivery, Outcome]:
-        if self._draining:
-            return delivery, DRAINING
         running = self._telemetry.metrics.handlings.labels(self.agent.name)
         running.inc()
         task = asyncio.current_task()

@@ -21,6 +21,7 @@ AgentError                          code, retryable: facts of the class
 │   ├── CapacityExceededError
 │   │   └── CircuitOpenError
 │   ├── DependencyFailedError
+│   ├── WrongResultError            a handler returned what it does not declare
 │   └── PermissionDeniedError
 ├── TaskStateError
 │   ├── IllegalTransitionError
@@ -196,6 +197,15 @@ class CircuitOpenError(CapacityExceededError):
 
 class DependencyFailedError(HandlingError):
     """Something the agent needs (a model, a database, another service) failed."""
+
+
+class WrongResultError(HandlingError):
+    """A handler returned what it does not declare, or what JSON cannot carry: a defect of its own.
+
+    The caller's message is not at fault, and trying again cannot help.
+    """
+
+    retryable = False
 
 
 class PermissionDeniedError(HandlingError):

@@ -14,7 +14,12 @@ from pydantic import BaseModel, ValidationError
 from amqp_agents.agent import Agent, BoundHandler
 from amqp_agents.clock import Clock
 from amqp_agents.context import Asking, Context, Outgoing, payload_dict, written
-from amqp_agents.errors import ConfigurationError, InvalidPayloadError, SchemaMismatchError
+from amqp_agents.errors import (
+    ConfigurationError,
+    InvalidPayloadError,
+    SchemaMismatchError,
+    WrongResultError,
+)
 from amqp_agents.injection import RawMessage
 from amqp_agents.outcome import Ack, Outcome
 from amqp_agents.pipeline import Delivery, is_spread
@@ -57,7 +62,10 @@ class AgentHandler:
         payload = validated(handler, message)
         context = self._context(delivery, message)
         answer = await self._call(handler, payload, context)
-        reply = self._answer(handler, message, answer)
+        try:
+            reply = self._answer(handler, message, answer)
+        except InvalidPayloadError as error:  # of the handler's making, not of the caller's
+            raise WrongResultError(f"the answer of {handler!r} cannot be sent: {error}") from error
         return Ack(reply=reply, messages=tuple(context.outbox))
 
     async def _handle_raw(self, delivery: Delivery) -> Outcome:
@@ -194,9 +202,7 @@ def _checked_result(handler: AnyHandler, result: Any) -> dict[str, Any]:
     kind = type(None) if wanted is None else Mapping if wanted is dict else wanted
     if not isinstance(result, kind):
         name = "None" if wanted is None else wanted.__name__
-        raise InvalidPayloadError(
-            f"{handler!r} returned {type(result).__name__}, it declares {name}"
-        )
+        raise WrongResultError(f"{handler!r} returned {type(result).__name__}, it declares {name}")
     return payload_dict(result)
 
 

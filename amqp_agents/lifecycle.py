@@ -4,9 +4,12 @@ import asyncio
 import logging
 from collections.abc import Callable, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack
+from dataclasses import replace
+from functools import partial
 
 from amqp_agents import middleware as stack
 from amqp_agents.agent import Agent
+from amqp_agents.announcements import Announcements
 from amqp_agents.brokers.base import Broker
 from amqp_agents.client import Client
 from amqp_agents.config import Settings
@@ -15,9 +18,10 @@ from amqp_agents.context import MAX_DEPTH
 from amqp_agents.errors import TopologyConflictError, TopologyMissingError
 from amqp_agents.handling import AgentHandler
 from amqp_agents.observability import Event, Telemetry, log_event
-from amqp_agents.pipeline import Middleware, compose
+from amqp_agents.pipeline import Gate, Middleware, compose
 from amqp_agents.protocol import WireLimits
 from amqp_agents.publisher import DEPTH_HEADER
+from amqp_agents.routing.breakers import Breakers
 from amqp_agents.settling import Settling
 from amqp_agents.topology.model import Topology
 from amqp_agents.topology.plan import ChangeKind, ObjectKind
@@ -26,6 +30,8 @@ logger = logging.getLogger("amqp_agents")
 
 REMEDY = "create it with 'amqp-agents topology apply' or start with 'run --declare'"
 MAX_DELIVERIES = 10
+PROBE_GRACE_SECONDS = 30.0
+UNLIMITED_PROBE_SECONDS = 1860.0  # past the time after which RabbitMQ takes a delivery back
 
 Lifespan = Callable[[], AbstractAsyncContextManager[object]]
 
@@ -46,6 +52,7 @@ class Serving:
         self.telemetry = telemetry.on_clock(broker.clock)
         self._settings, self._middleware = settings, tuple(middleware)
         self.client = Client(broker, name="runtime", settings=settings, telemetry=telemetry)
+        self.announcements = Announcements(self.client.publisher, self.telemetry)
         self.consumers = [self._consumer(agent) for agent in agents]
 
     async def start(self) -> None:
@@ -65,6 +72,7 @@ class Serving:
         names = ", ".join(consumer.agent.name for consumer in self.consumers)
         log_event(logger, Event.DRAIN_STARTED, agents=names)
         cut_off = await asyncio.gather(*(c.drain(grace_seconds) for c in self.consumers))
+        await self.announcements.close()
         await self.client.close()
         log_event(logger, Event.DRAIN_FINISHED, agents=names, reason=f"cut off: {sum(cut_off)}")
         return sum(cut_off)
@@ -83,23 +91,43 @@ class Serving:
             reply_seconds=self._settings.publish_timeout_seconds,
             stack_traces=self._settings.stack_traces,
         )
+        gate = Gate()
         return Consumer(
             agent,
-            compose(handler, [*self._default_stack(agent), *self._middleware]),
+            compose(handler, [*self._default_stack(agent, gate), *self._middleware]),
+            gate=gate,
             broker=self.broker,
             settling=settling,
             telemetry=self.telemetry,
             limits=WireLimits(max_body_bytes=self._settings.max_body_bytes),
         )
 
-    def _default_stack(self, agent: Agent) -> list[Middleware]:
+    def _default_stack(self, agent: Agent, gate: Gate) -> list[Middleware]:
         clock = self.broker.clock
         limit = agent.time_limit_seconds
         return [
             stack.expiry(clock),
             stack.poison(MAX_DELIVERIES),
             stack.hop_limit(MAX_DEPTH, DEPTH_HEADER),
+            *self._breaker(agent, gate),
             *([] if limit is None else [stack.time_limit(agent.name, limit, clock)]),
+        ]
+
+    def _breaker(self, agent: Agent, gate: Gate) -> list[Middleware]:
+        if agent.breaker is None:
+            return []
+        limit = agent.time_limit_seconds
+        longest = UNLIMITED_PROBE_SECONDS if limit is None else limit + PROBE_GRACE_SECONDS
+        # An honest slow probe must not count as lost.
+        probe = max(agent.breaker.probe_seconds, longest)
+        return [
+            stack.circuit_breaker(
+                agent.name,
+                Breakers(replace(agent.breaker, probe_seconds=probe)),
+                gate=gate,
+                clock=self.broker.clock,
+                on_moved=partial(self.announcements.tell, agent.ref),
+            )
         ]
 
 

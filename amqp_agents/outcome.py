@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from amqp_agents.config import RetryPolicy
-from amqp_agents.errors import AgentError, ExpiredMessageError, RetryLater
+from amqp_agents.errors import AgentError, CircuitOpenError, ExpiredMessageError, RetryLater
 from amqp_agents.protocol import AgentMessage
 from amqp_agents.protocol.error_payload import text_of
 
@@ -73,7 +73,8 @@ def outcome_of(
 
     An error of ours says itself whether trying again can help; of any other error we cannot
     know, so it is tried again until the policy gives up. A wait longer than the message's
-    remaining life is not waited for.
+    remaining life is not waited for. An agent we asked whose circuit is open was not tried:
+    nor does it cost this message an attempt.
 
     Units:  `life_seconds` until the message expires; None for never.
 
@@ -84,6 +85,8 @@ def outcome_of(
     """
     if isinstance(error, RetryLater):
         outcome = Retry(error.seconds, error, counted=False)
+    elif isinstance(error, CircuitOpenError) and (wait := _suggested_seconds(error)) is not None:
+        outcome = Retry(wait, error, counted=False)
     elif _retryable(error) and attempt < policy.max_attempts:
         outcome = Retry(_wait_seconds(error, attempt, policy), error)
     else:
@@ -98,10 +101,15 @@ def _retryable(error: Exception) -> bool:
 
 
 def _wait_seconds(error: Exception, attempt: int, policy: RetryPolicy) -> float:
+    suggested = _suggested_seconds(error)
+    return backoff_seconds(attempt, policy) if suggested is None else suggested
+
+
+def _suggested_seconds(error: Exception) -> float | None:
     suggested = error.suggested_retry_after if isinstance(error, AgentError) else None
     if isinstance(suggested, int | float) and 0 <= suggested < float("inf"):
         return float(min(suggested, LONGEST_WAIT_SECONDS))
-    return backoff_seconds(attempt, policy)
+    return None
 
 
 def _expires_first(retry: Retry, life_seconds: float) -> ExpiredMessageError:

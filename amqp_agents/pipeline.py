@@ -72,6 +72,38 @@ def is_spread(message: AgentMessage) -> bool:
     return message.message_type in SPREAD and (message.recipient is None or broadcast)
 
 
+class Gate:
+    """How many handlings of one agent may run at once: a middleware says it, the intake obeys.
+
+    A limit of None is as many as the agent's concurrency, 0 is closed: nothing is consumed.
+    """
+
+    def __init__(self) -> None:
+        self._limit: int | None = None
+        self._followers: list[Callable[[], object]] = []
+
+    @property
+    def limit(self) -> int | None:
+        """How many, as of now."""
+        return self._limit
+
+    @property
+    def closed(self) -> bool:
+        """Whether nothing may be taken on."""
+        return self._limit == 0
+
+    def set(self, limit: int | None) -> None:
+        """Change the limit, and tell whoever follows."""
+        if limit != self._limit:
+            self._limit = limit
+            for tell in self._followers:
+                tell()
+
+    def follow(self, tell: Callable[[], object]) -> None:
+        """Call back after every change."""
+        self._followers.append(tell)
+
+
 Handler: TypeAlias = Callable[[Delivery], Awaitable[Outcome]]
 Middleware: TypeAlias = Callable[[Handler], Handler]
 

@@ -15,6 +15,7 @@ from amqp_agents.errors import (
     AgentCommunicationError,
     AgentError,
     BrokerError,
+    CircuitOpenError,
     ConfigurationError,
     InvalidPayloadError,
     RequestTimeoutError,
@@ -24,11 +25,17 @@ from amqp_agents.observability import Telemetry
 from amqp_agents.protocol import AgentMessage, AgentRef, MessageType, WireLimits, decode
 from amqp_agents.protocol.error_payload import error_of, read_error_payload
 from amqp_agents.publisher import AsyncPublisher
+from amqp_agents.routing.attempt import Attempt
+from amqp_agents.routing.breaker_state import BreakerPolicy
+from amqp_agents.routing.breakers import Breakers, Moved
 from amqp_agents.topology.names import checked_agent_id
 
 # The publish gives up a moment before the call does, so that the caller is told whether the
 # request was ever sent; the moment keeps any time limit within 5 %.
 GRACE_SHARE, MAX_GRACE_SECONDS = 0.05, 0.1
+
+# Every call ends by its own time limit, so that a probe always reports.
+ASKING_POLICY = BreakerPolicy(probe_seconds=10**9)
 
 OnLateReply = Callable[[AgentMessage], None]
 
@@ -36,7 +43,8 @@ OnLateReply = Callable[[AgentMessage], None]
 class Requester:
     """Sends requests and matches what comes back; one per process and broker.
 
-    `pending` is empty whenever nobody waits: a call that ends in any way leaves it.
+    `pending` is empty whenever nobody waits: a call that ends in any way leaves it. An agent that
+    keeps failing is not asked for a while.
     """
 
     def __init__(
@@ -53,6 +61,7 @@ class Requester:
         self._correlated: dict[str, str] = {}
         self._broker, self._publisher, self._telemetry = broker, publisher, telemetry
         self._limits, self._on_late_reply = limits, on_late_reply
+        self._breakers = Breakers(ASKING_POLICY, blame=lambda error: None)
         self._replies: Replies | None = None
         self._acks: set[asyncio.Task[bool]] = set()
 
@@ -79,21 +88,44 @@ class Requester:
     ) -> AgentMessage:
         """Publish a request and return the message that answers it.
 
-        Raises: UnroutableMessageError at once if the agent has no queue, RequestTimeoutError,
-            BrokerConnectionError or OutcomeUnknownError if it could not be sent in time.
+        Raises: UnroutableMessageError at once if the agent has no queue, CircuitOpenError at once
+            if it failed too often, RequestTimeoutError, BrokerConnectionError or
+            OutcomeUnknownError if it could not be sent in time.
         """
         if self._replies is None:
             raise ConfigurationError("this client is closed; open it with 'async with'")
         if timeout_seconds <= 0:
             raise RequestTimeoutError(str(message.recipient), timeout_seconds=timeout_seconds)
         message = message.model_copy(update={"reply_to": self._replies.address})
+        target = message.recipient.agent_id if message.recipient is not None else ""
+        with Attempt(
+            self._breakers, target, time=self._broker.clock.time, on_moved=self._moved
+        ) as attempt:
+            if not attempt.granted:
+                wait = math.ceil(attempt.retry_after_seconds)
+                raise CircuitOpenError(
+                    f"agent {target!r} failed too often; ask again in {wait} s",
+                    suggested_retry_after=wait,
+                )
+            answer = await self._exchanged(message, self._replies, timeout_seconds, depth)
+            if answer.message_type is MessageType.ERROR:
+                attempt.error = error_in(answer)
+            return answer
+
+    def _moved(self, moved: tuple[Moved, ...]) -> None:
+        for each in moved:
+            self._telemetry.target_moved(each)
+
+    async def _exchanged(
+        self, message: AgentMessage, replies: Replies, timeout_seconds: float, depth: int
+    ) -> AgentMessage:
         grace = min(MAX_GRACE_SECONDS, timeout_seconds * GRACE_SHARE)
         limit = self._broker.clock.timeout(timeout_seconds + grace)
         with self._expected(message) as answer:
             try:
                 async with limit:
                     await self._publisher.publish(
-                        message, depth=depth, timeout_seconds=timeout_seconds, via=self._replies
+                        message, depth=depth, timeout_seconds=timeout_seconds, via=replies
                     )
                     return await answer
             except (BrokerError, TimeoutError) as error:

@@ -10,6 +10,7 @@ event_ignored       DEBUG    agent queue message_id reason
 publish_repeated    WARNING  message_id target reason
 reply_undelivered   WARNING  agent message_id target reason
 reply_late          INFO     message_id reason
+breaker_moved       WARNING  agent target reason state
 drain_started       INFO     agents reason
 drain_finished      INFO     agents reason
 
@@ -35,6 +36,7 @@ class Event(Enum):
     PUBLISH_REPEATED = ("publish_repeated", logging.WARNING)
     REPLY_UNDELIVERED = ("reply_undelivered", logging.WARNING)
     REPLY_LATE = ("reply_late", logging.INFO)
+    BREAKER_MOVED = ("breaker_moved", logging.WARNING)
     DRAIN_STARTED = ("drain_started", logging.INFO)
     DRAIN_FINISHED = ("drain_finished", logging.INFO)
 

@@ -62,5 +62,12 @@ class Metrics:
             "agent",
         )
 
+        self.breaker_state = Gauge(
+            "amqp_agents_breaker_state",
+            "Circuit breaker by agent and dependency: 0 closed, 1 half_open, 2 open, 3 held",
+            ["agent", "dependency"],
+            registry=self.registry,
+        )
+
     def _counter(self, name: str, text: str, *labels: str) -> Counter:
         return Counter(name, text, labels, registry=self.registry)

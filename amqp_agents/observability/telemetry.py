@@ -12,6 +12,8 @@ from amqp_agents.pipeline import Delivery
 from amqp_agents.protocol import AgentMessage
 from amqp_agents.protocol.error_payload import text_of
 from amqp_agents.protocol.unpacking import read_json
+from amqp_agents.routing.breaker_state import BreakerState, Transition
+from amqp_agents.routing.breakers import Moved
 
 logger = logging.getLogger("amqp_agents")
 
@@ -22,6 +24,14 @@ EVENTS: dict[type, Event] = {
     Retry: Event.DELIVERY_RETRIED,
     DeadLetter: Event.DELIVERY_DEAD,
     Release: Event.DELIVERY_RELEASED,
+}
+
+
+BREAKER_VALUES = {
+    BreakerState.CLOSED: 0,
+    BreakerState.HALF_OPEN: 1,
+    BreakerState.OPEN: 2,
+    BreakerState.HELD: 3,
 }
 
 
@@ -137,6 +147,21 @@ class Telemetry:
             target=to,
             reason=reason,
         )
+
+    def breaker_moved(self, moved: Moved) -> None:
+        """The circuit breaker of an agent here, or of one of its dependencies, changed state."""
+        key, transition = moved.key, moved.transition
+        gauge = self.metrics.breaker_state.labels(key.agent, key.dependency)
+        gauge.set(BREAKER_VALUES[transition.new])
+        self._breaker(transition, agent=key.agent, target=key.dependency or None)
+
+    def target_moved(self, moved: Moved) -> None:
+        """The circuit breaker of an agent that is asked from here changed state."""
+        self._breaker(moved.transition, target=moved.key.agent)
+
+    def _breaker(self, transition: Transition, **whose: str | None) -> None:
+        state = transition.new.value
+        log_event(logger, Event.BREAKER_MOVED, **whose, reason=transition.reason, state=state)
 
     def reply_late(self, message_id: str, reason: str) -> None:
         """A reply came for a request that had ended."""

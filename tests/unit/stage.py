@@ -128,15 +128,25 @@ class Stage:
 
 @asynccontextmanager
 async def on_stage(
-    *agents: Agent | Target[Any, Any], middleware: Sequence[Middleware] = (), **settings: Any
+    *agents: Agent | Target[Any, Any],
+    middleware: Sequence[Middleware] = (),
+    warm: bool = True,
+    **settings: Any,
 ) -> AsyncIterator[Stage]:
-    """Run the agents on a memory broker whose clock only a test moves."""
+    """Run the agents on a memory broker whose clock only a test moves.
+
+    `warm` ones take as much at once as they may, as if each had handled something before.
+    """
     broker = MemoryBroker(clock=ManualClock(frozen=True))
     app = AgentApp(agents, middleware=middleware, journal=Recorder())
     options = DEFAULTS.model_copy(update=settings)
     await broker.apply(app.topology())
     serving = app.serving(broker, options)
     await serving.start()
+    if warm:
+        for consumer in serving.consumers:
+            consumer.intake.proven()
+        await broker.clock.advance(0)
     client = Client(broker, settings=options, telemetry=app.telemetry)
     await client.open()
     try:

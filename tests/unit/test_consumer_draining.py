@@ -149,7 +149,7 @@ async def test_what_was_prefetched_goes_back_at_a_drain() -> None:
     slow = waiting("slow", go)
     async with on_stage(slow) as stage:
         consumer = stage.serving.consumers[0]
-        consumer._slots = asyncio.Semaphore(1)  # of two that were delivered, one waits
+        consumer.intake.slots._most = 1  # of two that were delivered, one waits
         for _ in range(2):
             await stage.client.publish(Outgoing(Draft(), to="slow"))
         await stage.advance(0)

@@ -9,13 +9,19 @@ import pytest
 from amqp_agents.agent import Agent, agent
 from amqp_agents.clock import ManualClock
 from amqp_agents.context import Context, Outgoing
-from amqp_agents.errors import ConfigurationError, InvalidPayloadError, SchemaMismatchError
+from amqp_agents.errors import (
+    ConfigurationError,
+    InvalidPayloadError,
+    SchemaMismatchError,
+    WrongResultError,
+)
 from amqp_agents.handling import AgentHandler, choose, in_thread, validated
 from amqp_agents.injection import RawMessage
 from amqp_agents.outcome import Ack
 from amqp_agents.pipeline import Delivery
 from amqp_agents.protocol import AgentMessage, MessageType
 from amqp_agents.protocol.properties import Properties
+from amqp_agents.routing.failures import counts_as_failure
 from tests.unit.stage import Draft, Review, within
 
 quality = Agent("quality")
@@ -225,12 +231,14 @@ async def test_what_is_declared_or_a_kind_of_it_is_an_answer(answer: Any) -> Non
         (Outgoing(Review(), evidence_refs=[7]), "evidence_refs"),  # type: ignore[list-item]
     ],
 )
-async def test_an_answer_that_cannot_be_sent_is_an_error_of_the_payload(
+async def test_an_answer_that_cannot_be_sent_is_an_error_of_the_agents_own(
     answer: Any, sentence: str
 ) -> None:
-    with pytest.raises(InvalidPayloadError) as raised:
+    with pytest.raises(WrongResultError) as raised:
         await outcome_of(answering(answer), message(reply_to="agent.reply.x"))
     assert sentence in str(raised.value)
+    assert not raised.value.retryable
+    assert counts_as_failure(raised.value)
 
 
 async def test_an_answer_goes_to_the_caller_and_to_nobody_else() -> None:

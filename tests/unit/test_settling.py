@@ -74,7 +74,7 @@ async def test_the_answer_is_sent_before_the_delivery_is_acknowledged() -> None:
         call = asyncio.create_task(stage.client.request(review, Draft()))
         await stage.advance(0)
         assert "handled" not in stage.journal.what("quality")
-        unsettled = stage.serving.consumers[0]._subscription
+        unsettled = stage.serving.consumers[0].intake.subscription
         assert unsettled is not None
         assert len(unsettled._holding) == 1  # type: ignore[attr-defined]
         await stage.advance(1)
@@ -183,7 +183,7 @@ async def test_an_answer_json_cannot_carry_is_a_dead_letter_and_an_error(
     async with on_stage(odd) as stage:
         with pytest.raises(NonRetryableError) as raised:
             await stage.ask(odd, Draft())
-        assert raised.value.code is ErrorCode.INVALID_PAYLOAD
+        assert raised.value.code is ErrorCode.DEPENDENCY_FAILED
         assert len(await stage.dead_letters("odd")) == 1
 
 
