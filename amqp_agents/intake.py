@@ -1,4 +1,4 @@
-"""What is let in: the subscription of an inbox, switched as the gate says, and the slots."""
+"""What is let in: subscriptions of an inbox, as the gate says, and slots for handlings."""
 
 import asyncio
 from collections import deque
@@ -118,32 +118,37 @@ class Intake:
 
     It begins with one delivery at a time, and opens once a message that came for the first time
     was settled or outlived a second: what kills the process is then alone when it kills again,
-    and its neighbours are not counted down with it. The prefetch never exceeds the gate's limit, so that hardly
-    anything is delivered only to be handed back, which RabbitMQ 3.10 and 4.0 count.
+    and its neighbours are not counted down with it. It opens by further subscriptions, since a
+    prefetch cannot be changed, and closes by cancelling all of them. Together they prefetch no
+    more than the gate allows, so that hardly anything is delivered only to be handed back,
+    which RabbitMQ 3.10 and 4.0 count.
     """
 
     def __init__(self, broker: Broker, queue: str, *, most: int, gate: Gate, begin: Begin) -> None:
         self.slots = Slots(most, gate)
         self._broker, self._queue, self._most, self._gate = broker, queue, most, gate
-        self._begin, self._careful, self._stopped = begin, most > 1, False
-        self._feed: Feed | None = None
-        self._trial: Timer | None = None
+        self._begin, self._careful = begin, most > 1
+        self._stopped = self._was_closed = False
+        self._feeds: list[Feed] = []
+        self._prefetch = 0
         self._retiring: dict[asyncio.Task[None], Feed] = {}
+        self._trial: Timer | None = None
         self._obeying: asyncio.Task[None] | None = None
         self._look, self._still = asyncio.Event(), asyncio.Event()
-        gate.follow(self._look.set)
+        gate.follow(self._gate_moved)
 
     @property
-    def subscription(self) -> Subscription | None:
-        """Where deliveries come by now; None while the gate is closed."""
-        return None if self._feed is None else self._feed.subscription
+    def subscriptions(self) -> list[Subscription]:
+        """Where deliveries come by now; none while the gate is closed."""
+        return [feed.subscription for feed in self._feeds]
 
     async def start(self, *, timeout_seconds: float) -> None:
         """Consume; return once deliveries can flow, with a BrokerError if they cannot in time."""
-        feed = await self._consume(self._wanted())
+        await self._widen()
         self._obeying = asyncio.create_task(self._obey(), name=f"intake-{self._queue}")
         self._obeying.add_done_callback(tell_if_it_failed)
-        await feed.subscription.ready(timeout_seconds)
+        for subscription in self.subscriptions:
+            await subscription.ready(timeout_seconds)
 
     def proven(self) -> None:
         """A message that came for the first time did not kill the process: open."""
@@ -166,7 +171,7 @@ class Intake:
         self._look.set()
         if self._obeying is not None:
             await asyncio.wait({self._obeying})
-        await self._end_feed()
+        await self._cancel()
         self.slots.refuse()
 
     async def close(self) -> None:
@@ -179,10 +184,9 @@ class Intake:
         if retiring:
             await asyncio.wait(retiring)
 
-    def _wanted(self) -> int:
-        limit = self._gate.limit
-        allowed = self._most if limit is None else min(limit, self._most)
-        return min(1, allowed) if self._careful else allowed
+    def _gate_moved(self) -> None:
+        self._was_closed = self._was_closed or self._gate.closed
+        self._look.set()
 
     async def _obey(self) -> None:
         while True:
@@ -190,20 +194,27 @@ class Intake:
             self._look.clear()
             if self._stopped:
                 return
-            await self._end_feed()
-            wanted = self._wanted()
-            if wanted:
-                await self._consume(wanted)
-            else:
+            if self._was_closed:
+                self._was_closed = False
+                await self._cancel()
+            if self._gate.closed:
                 self.slots.refuse()
+            else:
+                await self._widen()
 
-    async def _consume(self, prefetch: int) -> Feed:
+    async def _widen(self) -> None:
+        """Prefetch as much as is allowed by now; less than before only ever follows a closing."""
+        limit = self._gate.limit
+        allowed = self._most if limit is None else min(limit, self._most)
+        more = (1 if self._careful else allowed) - self._prefetch
+        if more <= 0:
+            return
         self._still.clear()
         self.slots.refuse(refusing=False)
         feed = Feed(self._arrived)
-        feed.subscription = await self._broker.consume(self._queue, feed.receive, prefetch=prefetch)
-        self._feed = feed
-        return feed
+        feed.subscription = await self._broker.consume(self._queue, feed.receive, prefetch=more)
+        self._feeds.append(feed)
+        self._prefetch += more
 
     def _arrived(self, lease: Lease) -> asyncio.Task[None]:
         if self._careful and self._trial is None and not lease.delivery.redelivered:
@@ -211,12 +222,11 @@ class Intake:
             self._trial = self._broker.clock.call_later(TRIAL_SECONDS, self.proven)
         return self._begin(lease)
 
-    async def _end_feed(self) -> None:
-        """Cancel, and close it later: what runs is settled where it came from."""
-        feed = self._feed
-        if feed is not None:
-            await feed.subscription.cancel()
-            self._feed = None
+    async def _cancel(self) -> None:
+        """Cancel, and close later: what runs is settled where it came from."""
+        await asyncio.gather(*(subscription.cancel() for subscription in self.subscriptions))
+        feeds, self._feeds, self._prefetch = self._feeds, [], 0
+        for feed in feeds:
             retiring = asyncio.create_task(feed.retire(), name=f"retire-{self._queue}")
             self._retiring[retiring] = feed
             retiring.add_done_callback(self._retired)

@@ -239,12 +239,12 @@ async def test_a_queue_that_is_deleted_and_made_again_is_consumed_again(
     async with serving(app, app_url) as worker, connect(app_url) as client:
         assert await client.request("reader", Job(number=1)) == {"number": 1}
         (other,) = [each for each in worker.consumers if each.agent.name == "other"]
-        before = other.intake.subscription.channel  # type: ignore[union-attr]
+        before = other.intake.subscriptions[0].channel  # type: ignore[attr-defined]
         await manage(rabbitmq, app_url, "DELETE", inbox("reader"))
         (reader,) = [each for each in worker.consumers if each.agent.name == "reader"]
 
         async def noticed() -> bool:
-            return "does not exist" in (reader.intake.subscription.failure or "")  # type: ignore[union-attr]
+            return "does not exist" in (reader.intake.subscriptions[0].failure or "")
 
         await until(noticed, "the consumer to say that its queue is gone")
         with pytest.raises(UnroutableMessageError):
@@ -253,5 +253,5 @@ async def test_a_queue_that_is_deleted_and_made_again_is_consumed_again(
 
         await worker.broker.apply(app.topology())
         assert await client.request("reader", Job(number=4), timeout_seconds=10) == {"number": 4}
-        assert other.intake.subscription.channel is before  # type: ignore[union-attr]
+        assert other.intake.subscriptions[0].channel is before  # type: ignore[attr-defined]
         assert await worker.drain(5) == 0

@@ -87,7 +87,7 @@ async def test_an_open_circuit_stops_consuming_and_loses_nothing() -> None:
         (waiting, *_) = await stage.waiting("agent.patient")
         assert waiting.delivery_count is None
         consumer = stage.serving.consumers[0]
-        assert consumer.intake.subscription is None
+        assert consumer.intake.subscriptions == []
 
 
 async def test_what_runs_when_it_opens_is_finished() -> None:

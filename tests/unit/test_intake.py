@@ -203,21 +203,39 @@ async def test_what_was_delivered_before_is_handled_alone_until_a_new_message_wa
         await again.drain(1.0)
 
 
-async def test_a_subscription_that_is_switched_is_closed_when_its_handlings_are_settled() -> None:
+async def test_subscriptions_are_closed_once_their_handlings_are_settled() -> None:
     ward = Ward()
     async with on_stage(ward.target) as stage:
         intake = stage.serving.consumers[0].intake
         await send(stage, 5)
-        old = intake.subscription
+        old = intake.subscriptions
         intake._gate.set(0)
         await stage.advance(0)
-        assert intake.subscription is None
-        assert len(intake._retiring) == 1
+        assert intake.subscriptions == []
+        assert len(intake._retiring) == len(old) == 2
+        assert {each.state for each in old} == {"cancelled"}
         ward.go.set()
         await stage.advance(0)
         assert intake._retiring == {}
-        assert old is not None
-        assert old.state == "cancelled"
         intake._gate.set(None)
         await send(stage, 1)
         assert stage.counted("deliveries", "ward", "handled") == 6
+
+
+async def test_a_gate_that_closes_for_a_moment_only_is_obeyed_all_the_same() -> None:
+    ward = Ward()
+    async with on_stage(ward.target) as stage:
+        intake = stage.serving.consumers[0].intake
+        before = intake.subscriptions
+        intake._gate.set(0)
+        intake._gate.set(2)
+        await stage.advance(0)
+        assert {each.state for each in before} == {"cancelled"}
+        await send(stage, 5)
+        assert ward.running == 2
+        assert await stage.broker.depth("agent.ward") == 3
+        intake._gate.set(4)
+        await stage.advance(0)
+        assert ward.running == 4
+        assert await stage.broker.depth("agent.ward") == 1
+        ward.go.set()
