@@ -84,7 +84,7 @@ class Consumer:
         try:
             async with self.intake.slots.slot() as admitted:
                 started = time.monotonic()
-                if admitted:
+                if admitted and not self._draining:
                     delivery, outcome = await self._outcome(delivery)
                 else:
                     outcome = DRAINING if self._draining else CLOSED

@@ -141,7 +141,7 @@ class Ward:
         self.running = 0
         self.go = asyncio.Event()
 
-        @agent("ward", concurrency=5)
+        @agent("ward", concurrency=5, breaker=None)
         async def ward(draft: Draft) -> None:
             self.running += 1
             try:
