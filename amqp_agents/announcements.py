@@ -24,9 +24,12 @@ class Announcements:
     def __init__(self, publisher: AsyncPublisher, telemetry: Telemetry) -> None:
         self._publisher, self._telemetry = publisher, telemetry
         self._sending: set[asyncio.Task[None]] = set()
+        self._closed = False
 
     def tell(self, sender: AgentRef, moved: tuple[Moved, ...]) -> None:
         """Tell of what moved, and wait for nothing."""
+        if self._closed:  # a worker that has stopped knows nothing of its agents any more
+            return
         for each in moved:
             self._telemetry.breaker_moved(each)
             sending = asyncio.create_task(self._send(sender, each), name="breaker-event")
@@ -34,7 +37,8 @@ class Announcements:
             sending.add_done_callback(self._sending.discard)
 
     async def close(self) -> None:
-        """Give up what is not sent yet."""
+        """Give up what is not sent yet, and tell no more."""
+        self._closed = True
         sending = set(self._sending)
         for each in sending:
             each.cancel()

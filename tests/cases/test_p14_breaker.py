@@ -1,6 +1,7 @@
 """Callers' mistakes open no circuit: only failures of the target, or beneath it, count."""
 
 import asyncio
+import time
 from collections.abc import AsyncIterator
 
 import pytest
@@ -8,6 +9,8 @@ import pytest_asyncio
 
 from amqp_agents import (
     AgentCommunicationError,
+    BreakerPolicy,
+    CircuitOpenError,
     DependencyFailedError,
     ErrorCode,
     NonRetryableError,
@@ -26,10 +29,10 @@ from amqp_agents.errors import (
     StaleVersionError,
 )
 from amqp_agents.routing.breaker import Breaker
-from amqp_agents.routing.breaker_state import BreakerPolicy, BreakerState
+from amqp_agents.routing.breaker_state import BreakerState
 from amqp_agents.routing.failures import counts_as_failure
 from tests.cases.checks import canary
-from tests.cases.stage import Done, Place, Stage, Work, on_stage
+from tests.cases.stage import Done, Place, Stage, Work, message, on_stage, until
 
 pytestmark = [pytest.mark.rabbitmq, pytest.mark.asyncio(loop_scope="module")]
 
@@ -126,3 +129,83 @@ async def test_a_sick_target_is_no_reason_to_doubt_a_well_one(stage: Stage) -> N
             await stage.caller.request("sick", {"n": 1}, timeout_seconds=5)
         assert await stage.caller.request("well", {"n": 1}, timeout_seconds=5) == {"n": 1}
     await canary(stage, "well")
+
+
+async def test_failures_open_only_that_target_and_a_refusal_is_immediate(place: Place) -> None:
+    runs: list[int] = []
+
+    @agent("sick", retry=RetryPolicy(max_attempts=1))
+    async def sick(given: Work) -> Done:
+        runs.append(given.n)
+        raise DependencyFailedError("away")
+
+    @agent("well", concurrency=1)
+    async def well(given: Work) -> Done:
+        return Done(n=given.n)
+
+    async with on_stage(place, sick, well) as stage:
+        for n in range(5):
+            with pytest.raises(AgentCommunicationError):
+                await stage.caller.request("sick", {"n": n}, timeout_seconds=5)
+        began = time.monotonic()
+        with pytest.raises(CircuitOpenError) as refused:
+            await stage.caller.request("sick", {"n": 9}, timeout_seconds=5)
+        assert time.monotonic() - began < 0.1
+        assert refused.value.suggested_retry_after is not None
+        assert len(runs) == 5
+        assert await stage.caller.request("well", {"n": 1}, timeout_seconds=5) == {"n": 1}
+        await canary(stage, "well")
+
+
+class Ill:
+    """Whether the dependency is away, and what was tried."""
+
+    def __init__(self) -> None:
+        self.ill = True
+        self.runs: list[int] = []
+
+
+@pytest.mark.parametrize("concurrency", [1, 8])
+async def test_an_open_agent_takes_nothing_loses_nothing_and_comes_back(
+    place: Place, concurrency: int
+) -> None:
+    state = Ill()
+    policy = BreakerPolicy(consecutive=3, first_open_seconds=2, shortest_open_seconds=2)
+
+    @agent("sick", concurrency=concurrency, breaker=policy, retry=RetryPolicy(base_seconds=30))
+    async def sick(given: Work) -> None:
+        state.runs.append(given.n)
+        if given.n < 0:
+            raise PermissionDeniedError("not below zero")
+        if state.ill:
+            raise DependencyFailedError("away")
+
+    async with on_stage(place, sick) as stage:
+
+        async def put(n: int) -> None:
+            before = len(state.runs)
+            await stage.caller.publish(message("sick", n))
+            await until(lambda: len(state.runs) == before + 1, f"{n} tried")
+
+        for n in (1, -1, 2, -2, 3):  # what is between neither counts nor resets
+            assert stage.counted("breaker_state", agent="sick", dependency="") == 0
+            await put(n)
+        await until(lambda: bool(stage.events("breaker_moved")), "it is told")
+        sent = [message("sick", n) for n in range(100, 120)]
+        for each in sent:
+            await stage.caller.publish(each)
+        # No loop: what waits is not even delivered.
+        assert len(state.runs) == 5
+        assert await stage.depth("agent.sick") == 20
+        assert stage.broker.deliveries.total() == 5
+        assert stage.counted("breaker_state", agent="sick", dependency="") == 2
+        state.ill = False
+        await until(lambda: len(state.runs) == 25, "all handled once it is over", 15)
+        assert sorted(state.runs[5:]) == list(range(100, 120))
+        assert len(await stage.dead_letters("sick")) == 2  # the callers' mistakes
+        assert [e["state"] for e in stage.events("breaker_moved")] == [
+            "open",
+            "half_open",
+            "closed",
+        ]
+        assert stage.broker.connections == 2

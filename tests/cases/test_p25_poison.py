@@ -1,7 +1,9 @@
 """A message that kills whoever takes it ends in the dead-letter queue; its neighbours do not."""
 
 import asyncio
+import json
 from collections import Counter
+from collections.abc import Sequence
 
 import pytest
 
@@ -34,14 +36,13 @@ async def dead(client: Client) -> list[object]:
 
 
 async def killed_until_given_up(
-    place: Place, concurrency: int
+    place: Place, concurrency: int, jobs: Sequence[Job]
 ) -> tuple[Counter[str], list[object]]:
     """A supervisor restarts the worker at once, until nothing is left in the inbox."""
     told: Counter[str] = Counter()
     async with caller(place) as client:
-        await client.publish(Outgoing(Job(n=0, kill="exit"), to="fragile", ttl=3600))
-        for n in GOOD:
-            await client.publish(Outgoing(Job(n=n), to="fragile", ttl=3600))
+        for job in jobs:
+            await client.publish(Outgoing(job, to="fragile", ttl=3600))
 
         async def done() -> bool:
             depth = await client.broker.depth(inbox("fragile"))
@@ -64,16 +65,32 @@ async def killed_until_given_up(
         return told, await dead(client)
 
 
-@pytest.mark.parametrize("concurrency", [1])
+@pytest.mark.parametrize("concurrency", [1, 5])
 async def test_a_process_killer_is_given_up_and_its_neighbours_are_handled(
     place: Place, concurrency: int
 ) -> None:
-    told, letters = await killed_until_given_up(place, concurrency)
+    jobs = [Job(n=0, kill="exit"), *(Job(n=n) for n in GOOD)]
+    told, letters = await killed_until_given_up(place, concurrency, jobs)
     assert 1 < told["began 0"] <= MAX_DELIVERIES + 1
     assert [told[f"did {n}"] for n in GOOD] == [1] * len(GOOD)
     (letter,) = letters
     headers = letter.properties.headers  # type: ignore[attr-defined]
     assert "times without settlement" in headers["aa-fault-message"]
+
+
+async def test_neighbours_that_run_beside_a_process_killer_are_not_counted_down_with_it(
+    place: Place,
+) -> None:
+    """The first one opens the worker, so that five run at once when the third kills them."""
+    jobs = [Job(n=n, seconds=0.0 if n < 2 else 0.2) for n in GOOD]
+    jobs.insert(2, Job(n=0, kill="exit"))
+    told, letters = await killed_until_given_up(place, 5, jobs)
+    assert 1 < told["began 0"] <= MAX_DELIVERIES + 1
+    # Whoever ran beside it was begun once more; afterwards it killed alone.
+    assert all(told[f"began {n}"] <= 2 for n in GOOD), told
+    assert all(told[f"did {n}"] >= 1 for n in GOOD), told
+    (letter,) = letters
+    assert json.loads(letter.body)["payload"]["n"] == 0  # type: ignore[attr-defined]
 
 
 @pytest.mark.parametrize("kill", KILLS)

@@ -71,6 +71,7 @@ async def fragile(job: Job) -> Did:
         os._exit(1)
     if job.kill:
         raise KILLS[job.kill]()
+    await asyncio.sleep(job.seconds)
     tell("did", job.n)
     return Did(n=job.n)
 
