@@ -137,3 +137,12 @@ def test_outcomes_are_values() -> None:
     assert Ack() == Ack(reply=None, messages=(), ignored=False)
     assert Release("x") != Release("y")
     assert Retry(1.0, KeyError()) != Retry(1.0, KeyError())
+
+
+def test_an_agent_that_is_not_asked_costs_no_attempt_and_no_more_than_the_life_left() -> None:
+    refused = CircuitOpenError("open", suggested_retry_after=7)
+    outcome = outcome_of(refused, attempt=99, policy=RetryPolicy(), life_seconds=60)
+    assert outcome == Retry(7.0, refused, counted=False)
+    late = outcome_of(refused, attempt=1, policy=RetryPolicy(), life_seconds=5)
+    assert isinstance(late, DeadLetter)
+    assert isinstance(late.error, ExpiredMessageError)
