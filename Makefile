@@ -21,8 +21,8 @@ check: $(VENV)/.dev ## format, lint, types, layers, unit and architecture tests 
 	$(BIN)/lint-imports --no-logo
 	$(BIN)/pytest -q amqp_agents tests/unit tests/architecture
 
-test: $(VENV)/.dev ## every test, on a real RabbitMQ (AMQP_AGENTS_TEST_URL, else Docker, else a private node)
-	$(BIN)/pytest amqp_agents tests examples
+test: $(VENV)/.dev ## every test but the field cases, on a real RabbitMQ (AMQP_AGENTS_TEST_URL, else Docker, else a private node)
+	$(BIN)/pytest amqp_agents tests examples --ignore=tests/cases
 
 test-unit: $(VENV)/.dev ## the tests that need no broker
 	$(BIN)/pytest -q amqp_agents tests/unit
