@@ -12,7 +12,7 @@ from amqp_agents.outcome import Outcome, Release, outcome_of
 from amqp_agents.pipeline import Delivery, Handler
 from amqp_agents.protocol import WireLimits, decode
 from amqp_agents.protocol.error_payload import text_of
-from amqp_agents.settling import Settling
+from amqp_agents.settling import LOST, Settling
 from amqp_agents.topology.names import inbox
 
 DRAINING = Release("the worker is stopping")
@@ -90,7 +90,7 @@ class Consumer:
         try:
             async with self._slots:
                 started = time.monotonic()
-                delivery, outcome = await self._outcome(delivery)
+                delivery, outcome = await self._outcome(lease)
                 if delivery.unreadable:
                     self._telemetry.unreadable(self.agent.name, delivery)
                 done = await self._settling.settle(lease, delivery, outcome)
@@ -114,9 +114,11 @@ class Consumer:
         finally:
             await lease.release()
 
-    async def _outcome(self, delivery: Delivery) -> tuple[Delivery, Outcome]:
-        if self._draining:
-            return delivery, DRAINING
+    async def _outcome(self, lease: Lease) -> tuple[Delivery, Outcome]:
+        delivery = lease.delivery
+        if self._draining or lease.lost:
+            # Lost while it waited for a slot: it comes again, and is handled then.
+            return delivery, LOST if lease.lost else DRAINING
         running = self._telemetry.metrics.handlings.labels(self.agent.name)
         running.inc()
         task = asyncio.current_task()

@@ -249,7 +249,8 @@ class NonRetryableError(AgentCommunicationError):
 class RetryLater(Exception):  # noqa: N818 - a signal, as StopIteration is
     """Raise in a handler: not now, try again in `seconds`, without spending an attempt.
 
-    For rate limits and pending approvals; bounded by the message's own expiry.
+    For rate limits and pending approvals; bounded by the message's own expiry. Less than one
+    second counts as one.
     """
 
     def __init__(self, seconds: float, reason: str = "not now") -> None:

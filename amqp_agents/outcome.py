@@ -83,7 +83,8 @@ def outcome_of(
     DeadLetter(error=ValueError('x'))
     """
     if isinstance(error, RetryLater):
-        outcome = Retry(error.seconds, error, counted=False)
+        # At least a second: uncounted, it would otherwise run in a circle through the broker.
+        outcome = Retry(max(1.0, error.seconds), error, counted=False)
     elif _retryable(error) and attempt < policy.max_attempts:
         outcome = Retry(_wait_seconds(error, attempt, policy), error)
     else:

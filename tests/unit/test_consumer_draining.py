@@ -244,3 +244,29 @@ async def test_work_that_is_done_is_not_done_again_because_its_caller_cannot_be_
         assert await stage.broker.depth("agent.done") == 0
         assert len(await stage.dead_letters("done")) == (1 if fails else 0)
         call.cancel()
+
+
+async def test_a_delivery_lost_while_it_waited_for_a_slot_is_not_handled() -> None:
+    runs, go = 0, asyncio.Event()
+
+    @agent("busy", concurrency=1)
+    async def busy(draft: Draft) -> None:
+        nonlocal runs
+        runs += 1
+        await go.wait()
+
+    async with on_stage(busy) as stage:
+        await stage.client.publish(Outgoing(Draft(), to="busy", ttl=3600))
+        await stage.advance(0)
+        for _ in range(4):  # each time, the message is delivered again and waits for the slot
+            stage.faults.disconnect()
+            stage.faults.reconnect()
+            await stage.advance(5)
+        assert runs == 1
+
+        go.set()
+        await stage.journal.until(lambda: stage.journal.what("busy").count("handled") == 2)
+        await stage.advance(5)
+
+        assert runs == 2
+        assert await stage.broker.depth("agent.busy") == 0

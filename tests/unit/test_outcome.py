@@ -137,3 +137,10 @@ def test_outcomes_are_values() -> None:
     assert Ack() == Ack(reply=None, messages=(), ignored=False)
     assert Release("x") != Release("y")
     assert Retry(1.0, KeyError()) != Retry(1.0, KeyError())
+
+
+@pytest.mark.parametrize("seconds", [0, 0.2, 1])
+def test_not_now_is_at_least_a_second(seconds: float) -> None:
+    error = RetryLater(seconds)
+    outcome = outcome_of(error, attempt=1, policy=RetryPolicy(), life_seconds=None)
+    assert outcome == Retry(1.0, error, counted=False)
